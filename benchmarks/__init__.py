@@ -1,0 +1,1 @@
+"""Benchmarks: what the README claims, measured."""

@@ -1,0 +1,50 @@
+"""Make trained ONNX networks smaller by merging neurons that do the same thing.
+
+>>> import onnxfde
+>>> from onnxfde.demo import demo_model
+>>> onnxfde.optimize(demo_model(), eps=0.1, input_range=(0, 1)).report.changed
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnxfde.errors import OnnxfdeError
+    from onnxfde.pipeline import Inspection, Result, inspect, optimize, verify
+    from onnxfde.report import Report
+    from onnxfde.verification import Verification
+
+__version__ = "0.1.0"
+__all__ = [
+    "Inspection",
+    "OnnxfdeError",
+    "Report",
+    "Result",
+    "Verification",
+    "__version__",
+    "inspect",
+    "optimize",
+    "verify",
+]
+
+_HOME = {
+    "Inspection": "pipeline",
+    "OnnxfdeError": "errors",
+    "Report": "report",
+    "Result": "pipeline",
+    "Verification": "verification",
+    "inspect": "pipeline",
+    "optimize": "pipeline",
+    "verify": "pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for; `import onnxfde` alone loads nothing heavy."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'onnxfde' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"onnxfde.{_HOME[name]}"), name)

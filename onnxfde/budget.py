@@ -1,0 +1,261 @@
+"""The fewest neurons that keep a layer within ε: the relative change of its centred output.
+
+Candidates come from the two orders of `merging`; each is built, rounded to the stored dtype, and
+accepted by what it is then: within ε in the metric, or equal to the original up to rounding,
+
+    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A as in `Layer.magnitude`.
+
+ε below 16·u is the same as 0: only the second test can be met.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.merging import (
+    Indices,
+    MergeTree,
+    PivotedBasis,
+    canonical,
+    merge_tree,
+    pivoted_basis,
+)
+from onnxfde.metric import Metric, kernel, kernel_diagonal, norm
+from onnxfde.polynomial import Blocks, FloatArray, Layer
+from onnxfde.quotient import RIDGE, balanced, refit
+
+ROUNDING_STEPS = 16
+DENSE_COUNTS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A smaller layer, the blocks of neurons it stands for, and its error in the metric."""
+
+    layer: Layer
+    blocks: Blocks
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """A search for fewer neurons in one layer."""
+
+    original: Layer
+    metric: Metric
+    samples: FloatArray
+    """Inputs of the layer on which "equal up to rounding" is decided."""
+    roundoff: float
+    dtype: npt.DTypeLike
+    quotient: Literal["refit", "single"] = "refit"
+
+    def within(self, eps: float) -> Reduced | None:
+        """The fewest neurons within ε, or None when that is all of them."""
+        best = self._lossless
+        if eps < self.floor or not self.layer.neurons:
+            return best
+        if self.quotient == "refit":
+            best = fewer(best, self._from_basis(eps))
+        return fewer(best, self._from_tree(eps, len(best.blocks) if best else self.layer.neurons))
+
+    def at_most(self, count: int) -> Reduced | None:
+        """The layer with at most this many neurons; fewer when nothing is lost by it."""
+        lossless = self._lossless
+        if lossless and len(lossless.blocks) <= count:
+            return lossless
+        return self._tree_candidate(count) if count < self.original.neurons else None
+
+    @property
+    def floor(self) -> float:
+        """The smallest ε that is more than rounding."""
+        return ROUNDING_STEPS * self.roundoff
+
+    def threshold(self) -> float:
+        """The smallest ε at which a neuron can go."""
+        count = self.layer.neurons - 1
+        if count < 1:
+            return 0.0
+        errors = [self._tree_candidate(count).error]
+        if self.quotient == "refit":
+            errors.append(self._basis_candidate(count).error)
+        return min(errors)
+
+    @cached_property
+    def _lossless(self) -> Reduced | None:
+        """The fewest neurons that are equal up to rounding; searching on finds no fewer."""
+        if not self.layer.neurons:
+            return constant_layer(self.original, self.dtype)
+        found = self._equal()
+        while found is not None:
+            again = replace(self, original=found.layer)._equal()
+            if again is None or not self._accepts(again, 0.0):
+                break
+            joined = tuple(
+                tuple(sorted(i for b in block for i in found.blocks[b])) for block in again.blocks
+            )
+            found = Reduced(again.layer, joined, self.metric.relative_error(self.layer, again.layer))
+        return found
+
+    def _equal(self) -> Reduced | None:
+        if self.quotient == "refit":
+            return self._from_basis(0.0)
+        return self._from_tree(0.0, self.layer.neurons)
+
+    @cached_property
+    def _canonical(self) -> tuple[Layer, Indices]:
+        layer, order = canonical(self.original.without_constants())
+        return layer, np.flatnonzero(self.original.alive)[order]
+
+    @property
+    def layer(self) -> Layer:
+        """The original without constant neurons, in canonical form."""
+        return self._canonical[0]
+
+    @cached_property
+    def _rows(self) -> FloatArray:
+        return self.metric.whiten(self.layer.incoming)
+
+    @cached_property
+    def _total(self) -> float:
+        return norm(self._rows, self.layer.outgoing)
+
+    @cached_property
+    def _tree(self) -> MergeTree:
+        return merge_tree(self._rows.copy(), self.layer.outgoing)
+
+    @cached_property
+    def _basis(self) -> PivotedBasis:
+        return pivoted_basis(self._rows, self.layer.outgoing)
+
+    @cached_property
+    def _rounding(self) -> FloatArray:
+        return ROUNDING_STEPS * self.roundoff * self.original.magnitude(self.samples)
+
+    @cached_property
+    def _reference(self) -> FloatArray:
+        return self.original(self.samples)
+
+    def _allowed(self, eps: float) -> float:
+        """An upper limit for the estimated error of a candidate worth building."""
+        rounding = float(np.sqrt(np.mean(np.sum(self._rounding**2, axis=1))))
+        return max(eps * self._total * (1 + 1e-6), 10 * rounding)
+
+    def _accepts(self, candidate: Reduced, eps: float) -> bool:
+        if eps >= self.floor and candidate.error <= eps:
+            return True
+        with np.errstate(invalid="ignore", over="ignore"):
+            change = np.abs(candidate.layer(self.samples) - self._reference)
+        return bool(np.all(change <= self._rounding))
+
+    def _from_basis(self, eps: float) -> Reduced | None:
+        """The shortest acceptable prefix of the pivoted basis (its errors never grow)."""
+        size = self.layer.neurons
+        shortest = int(np.argmax(self._basis.errors <= self._allowed(eps)))
+        tried = range(max(shortest, 1), size)
+
+        def fits(count: int) -> bool:
+            return self._accepts(self._basis_candidate(count), eps)
+
+        if tried and fits(tried[0]):
+            return self._basis_candidate(tried[0])
+        at = bisect.bisect_left(tried, True, lo=min(1, len(tried)), key=fits)
+        if at < len(tried):
+            return self._basis_candidate(tried[at])
+        return self._basis_candidate(size) if size < self.original.neurons else None
+
+    def _basis_candidate(self, count: int) -> Reduced:
+        kept, blocks = self._basis.cut(count)
+        return self._built(self.layer.incoming[kept], self._rows[kept], blocks)
+
+    def _from_tree(self, eps: float, limit: int) -> Reduced | None:
+        """The first acceptable cut of the merge tree with fewer than `limit` blocks."""
+        allowed = self._allowed(eps)
+        for count in counts(limit):
+            if self._tree_error(count) <= allowed:
+                candidate = self._tree_candidate(count)
+                if self._accepts(candidate, eps):
+                    return candidate
+        return None
+
+    def _tree_candidate(self, count: int) -> Reduced:
+        nodes, blocks = self._tree.cut(count)
+        incoming = self.metric.unwhiten(nodes)
+        for i, block in enumerate(blocks):
+            if len(block) == 1:
+                incoming[i], nodes[i] = self.layer.incoming[block[0]], self._rows[block[0]]
+        return self._built(incoming, nodes, blocks)
+
+    def _built(self, incoming: FloatArray, rows: FloatArray, blocks: Blocks) -> Reduced:
+        """The quotient with these neurons, as it will read back from the file."""
+        start = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
+        fitted = refit(self.layer, start, self.metric) if self.quotient == "refit" else start
+        stored = balanced(fitted).stored_as(self.dtype)
+        _, order = self._canonical
+        named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)
+        return Reduced(stored, named, self.metric.relative_error(self.layer, stored))
+
+    def _projected(self, rows: FloatArray, blocks: Blocks) -> FloatArray:
+        """Outgoing weights of each block: its members' squares projected on its row's square."""
+        home = np.empty(self.layer.neurons, dtype=np.intp)
+        for i, block in enumerate(blocks):
+            home[list(block)] = i
+        length = np.einsum("ij,ij->i", rows, rows)[home]
+        along = np.einsum("ij,ij->i", self._rows, rows[home]) / np.where(length == 0, 1.0, length)
+        outgoing = np.zeros((len(blocks), self.layer.outputs))
+        np.add.at(outgoing, home, (self.layer.outgoing * along**2).T)
+        return outgoing.T
+
+    def _tree_error(self, count: int) -> float:
+        """The estimated error of `count` blocks of the tree, remembered for the next ε."""
+        if count not in self._tree_errors:
+            self._tree_errors[count] = self._measured_tree_error(count)
+        return self._tree_errors[count]
+
+    @cached_property
+    def _tree_errors(self) -> dict[int, float]:
+        return {}
+
+    def _measured_tree_error(self, count: int) -> float:
+        """From Gram matrices alone: the residual of least squares, or of the projection."""
+        rows, blocks = self._tree.cut(count)
+        if self.quotient == "single":
+            change = np.hstack([self.layer.outgoing, -self._projected(rows, blocks)])
+            return norm(np.vstack([self._rows, rows]), change)
+        scale = np.sqrt(kernel_diagonal(rows))
+        scale[scale == 0] = 1.0
+        gram = kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(count)
+        target = self.layer.outgoing @ kernel(self._rows, rows) / scale
+        explained = np.sum(target * np.linalg.solve(gram, target.T).T)
+        return float(np.sqrt(max(self._total**2 - explained, 0.0)))
+
+
+def constant_layer(layer: Layer, dtype: npt.DTypeLike) -> Reduced | None:
+    """A layer that ignores its input needs one neuron, of zeros."""
+    if layer.neurons == 1:
+        return None
+    nothing = np.zeros((1, layer.inputs + 1))
+    offset = layer.without_constants().offset
+    stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset).stored_as(dtype)
+    return Reduced(stored, (tuple(range(layer.neurons)),), 0.0)
+
+
+def fewer(a: Reduced | None, b: Reduced | None) -> Reduced | None:
+    """The one with fewer neurons, the first at a tie."""
+    if a is None or b is None:
+        return a or b
+    return b if len(b.blocks) < len(a.blocks) else a
+
+
+def counts(limit: int) -> Iterator[int]:
+    """Neuron counts to try below `limit`: all of them first, then ever wider apart."""
+    count = 1
+    while count < limit:
+        yield count
+        count += max(1, count // DENSE_COUNTS)

@@ -1,0 +1,49 @@
+"""Everything that can go wrong, on one page.
+
+    OnnxfdeError            exit code 1
+    ├── ModelError          the model file cannot be read, or is not valid
+    ├── DataError           the data file does not fit the model
+    ├── OptionError         an option's value makes no sense for this model
+    │   └── UsageError      options that cannot go together (exit code 2)
+    ├── OutputError         the result cannot be written
+    ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
+    └── VerificationError   the result is not what was promised; nothing is written
+"""
+
+from __future__ import annotations
+
+
+class OnnxfdeError(Exception):
+    """Root of the tree; its message is one line that names the culprit and the way out."""
+
+    exit_code = 1
+
+
+class ModelError(OnnxfdeError):
+    """The model cannot be read or is not a valid ONNX model."""
+
+
+class DataError(OnnxfdeError):
+    """The data file cannot be read or does not fit the model's inputs."""
+
+
+class OptionError(OnnxfdeError):
+    """An option has a value that makes no sense."""
+
+
+class UsageError(OptionError):
+    """Options that cannot be combined."""
+
+    exit_code = 2
+
+
+class OutputError(OnnxfdeError):
+    """The result cannot be written; whatever was there before is intact."""
+
+
+class RuntimeUnavailable(OnnxfdeError):  # noqa: N818 - a state of the machine, not a mistake
+    """No runtime on this machine can execute the model."""
+
+
+class VerificationError(OnnxfdeError):
+    """The result differs from the original by more than was promised."""

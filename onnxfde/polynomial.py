@@ -1,0 +1,79 @@
+"""A hidden layer of squares as the coefficients of its polynomials.
+
+    o = c + V (U z)²,   z = (x, 1)          U: n × (d+1), rows u_i = (w_i, b_i);  V: m × n
+    o_k = c_k + zᵀ Q_k z,   Q_k = Σ_i V_ki u_i u_iᵀ
+
+`scaled` neurons compute the same thing: u → αu, V → V/α² for any α ≠ 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Blocks = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer as arrays: rows of `incoming` are neurons, columns of `outgoing` their weights."""
+
+    incoming: FloatArray
+    outgoing: FloatArray
+    offset: FloatArray
+
+    @property
+    def neurons(self) -> int:
+        """Hidden neurons, n."""
+        return len(self.incoming)
+
+    @property
+    def inputs(self) -> int:
+        """Inputs, d."""
+        return self.incoming.shape[1] - 1
+
+    @property
+    def outputs(self) -> int:
+        """Outputs, m."""
+        return len(self.outgoing)
+
+    @property
+    def parameters(self) -> int:
+        """Nonzero weights and biases."""
+        arrays = (self.incoming, self.outgoing, self.offset)
+        return sum(int(np.count_nonzero(a)) for a in arrays)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """The layer's outputs for rows of inputs."""
+        hidden = x @ self.incoming[:, :-1].T + self.incoming[:, -1]
+        return np.asarray(hidden**2 @ self.outgoing.T + self.offset)
+
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
+        return Layer(np.abs(self.incoming), np.abs(self.outgoing), np.abs(self.offset))(np.abs(x))
+
+    def stored_as(self, dtype: npt.DTypeLike) -> Layer:
+        """The layer as it reads back after being stored as `dtype`."""
+        return Layer(*(cast(a, dtype) for a in (self.incoming, self.outgoing, self.offset)))
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """Which neurons vary with the input and feed something."""
+        return np.any(self.incoming[:, :-1] != 0, axis=1) & np.any(self.outgoing != 0, axis=0)
+
+    def without_constants(self) -> Layer:
+        """Only the neurons that are alive; what the others contribute moves into c."""
+        alive = self.alive
+        constant = self.outgoing[:, ~alive] @ self.incoming[~alive, -1] ** 2
+        return Layer(self.incoming[alive], self.outgoing[:, alive], self.offset + constant)
+
+
+def cast(a: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+    """Values of `a` rounded to `dtype`; beyond its range they become infinite, silently."""
+    with np.errstate(over="ignore"):
+        rounded: npt.NDArray[Any] = a.astype(dtype)
+    return rounded.astype(np.float64)

@@ -1,0 +1,89 @@
+"""What a layer's inputs look like: their mean and covariance, and some of them.
+
+Closed form where the layer reads a graph input directly and only a range is known; otherwise the
+real inputs of the layer, from the data or from a Latin hypercube, pushed through the model as it is
+now (with the layers before it already merged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.errors import DataError, RuntimeUnavailable
+from onnxfde.graph import Graph, truncated
+from onnxfde.inputs import SAMPLES, Range, Samples, input_specs, latin_hypercube, random_samples
+from onnxfde.metric import Metric
+from onnxfde.pattern import Match, op
+from onnxfde.polynomial import FloatArray
+
+RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+CHECKED_ROWS = 1024
+DATA_ROWS = 16_384
+
+
+@dataclass(frozen=True, eq=False)
+class LayerInputs:
+    """A metric for a layer, inputs to check it on, and a remark where it is a guess."""
+
+    metric: Metric
+    samples: FloatArray
+    remark: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Where a model's inputs come from: data, or a range."""
+
+    limits: Range = (-1.0, 1.0)
+    data: Samples | None = None
+
+    def layer_inputs(
+        self, graph: Graph, match: Match, tick: Callable[[], None] = lambda: None
+    ) -> LayerInputs:
+        """Describe the inputs of one layer."""
+        width = match.layer.inputs
+        if self.data is None and origin(graph, match.source) in {v.name for v in graph.inputs}:
+            box = latin_hypercube(CHECKED_ROWS, width, self.limits)
+            return LayerInputs(Metric.box(width, *self.limits), box)
+        try:
+            rows = self.measured(graph, match, tick)
+        except (RuntimeUnavailable, DataError) as reason:
+            return self.unknown(width, f"its inputs could not be measured ({reason})")
+        if not np.isfinite(rows).all():
+            return self.unknown(width, "its inputs overflow on the inputs given")
+        step = max(1, len(rows) // CHECKED_ROWS)
+        return LayerInputs(Metric.measured(rows), rows[::step])
+
+    def unknown(self, width: int, reason: str) -> LayerInputs:
+        """Plain coefficients, for want of anything better."""
+        box = latin_hypercube(CHECKED_ROWS, width, (-1.0, 1.0))
+        return LayerInputs(Metric.plain(width), box, f"{reason}: N(0, I) is assumed")
+
+    def measured(self, graph: Graph, match: Match, tick: Callable[[], None]) -> FloatArray:
+        """The layer's inputs as rows."""
+        data = self.data
+        if data is None:
+            data = random_samples(input_specs(graph), self.limits, SAMPLES)
+        data = data.some(DATA_ROWS)
+        if match.source in data.arrays:
+            values = data.arrays[match.source]
+        else:
+            from onnxfde.runtime import load, run_all
+
+            part = truncated(graph.model, match.source)
+            (values,) = run_all(load(part, graph.folder), data, tick)
+        if match.incoming.layout == "columns" and values.ndim > 1:
+            values = np.swapaxes(values, -1, -2)
+        return values.reshape(-1, match.layer.inputs).astype(np.float64)
+
+
+def origin(graph: Graph, value: str) -> str:
+    """Follow a value back through nodes that only reshape it."""
+    node = graph.producers.get(value)
+    while node is not None and op(node) in RESHAPES:
+        value = node.input[0]
+        node = graph.producers.get(value)
+    return value

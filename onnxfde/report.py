@@ -1,0 +1,72 @@
+"""The report of a run: what `--report` writes, documented field by field in the README (schema 1)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from onnxfde.passes.base import LayerChange
+from onnxfde.pattern import Refusal
+from onnxfde.verification import Verification
+
+SCHEMA = 1
+STAGES = ("load", "match", "partition", "quotient", "verify", "save")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number before and after."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a run did."""
+
+    version: str
+    settings: dict[str, Any]
+    input_sha256: str
+    parameters: Change
+    bytes: Change
+    layers: tuple[LayerChange, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    verification: Verification | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    output_sha256: str | None = None
+    unchanged: str | None = None
+    """Why the output is the input, if it is."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was merged."""
+        return self.unchanged is None
+
+    @property
+    def grp_percent(self) -> float:
+        """Remaining nonzero parameters in percent of the original's."""
+        return 100 * self.parameters.after / self.parameters.before if self.parameters.before else 100.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready data."""
+        return {
+            "schema": SCHEMA,
+            "version": self.version,
+            "settings": self.settings,
+            "input_sha256": self.input_sha256,
+            "output_sha256": self.output_sha256,
+            "parameters": asdict(self.parameters),
+            "grp_percent": round(self.grp_percent, 4),
+            "bytes": asdict(self.bytes),
+            "layers": [asdict(layer) for layer in self.layers],
+            "refused": [asdict(refusal) for refusal in self.refused],
+            "verification": asdict(self.verification) if self.verification else None,
+            "unchanged": self.unchanged,
+            "seconds": {stage: round(self.seconds.get(stage, 0.0), 6) for stage in STAGES},
+        }
+
+    def to_json(self) -> str:
+        """The report as text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,181 @@
+"""Putting a smaller layer back in the place of the one that was matched.
+
+    affine(U) → [folded] → square → [folded] → affine(V, c)
+    affine(U′)           → square            → affine(V′, c′)
+
+Only the nodes and tensors of the layer change: names, order and everything else in the ModelProto
+stay. alpha and beta of a Gemm become 1. A bias gets a node of its own only where the layer had none
+and needs one. A weight that something else reads is left to it, and the layer gets a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.graph import Graph, NodeProto, make_add, make_constant, make_tensor, names_used
+from onnxfde.pattern import Affine, Layout, Match, activation_input
+from onnxfde.polynomial import FloatArray, Layer
+
+Array = npt.NDArray[Any]
+
+
+def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
+    """Replace a matched layer in the model that `graph` looks at."""
+    edit = Edit(graph, match.incoming.dtype)
+    for node in (*match.incoming.folded, *match.outgoing.folded):
+        edit.bypass(node)
+    edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
+    edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
+    edit.resize(match.values, layer.neurons, match.incoming.layout)
+    edit.drop_unused()
+
+
+@dataclass
+class Edit:
+    """Changes to one model; collects what they leave unused."""
+
+    graph: Graph
+    dtype: np.dtype[Any]
+    orphans: list[str] = field(default_factory=list)
+
+    @property
+    def proto(self) -> Any:
+        """The graph that is being changed."""
+        return self.graph.model.graph
+
+    def bypass(self, node: NodeProto) -> None:
+        """Take an elementwise node with a constant out of the chain."""
+        at = 0 if not self.graph.is_constant(node.input[0]) else 1
+        self.orphans.append(node.input[1 - at])
+        self.rewire(node.output[0], node.input[at])
+        self.forget(node.output[0])
+        self.proto.node.remove(node)
+
+    def rewire(self, old: str, new: str, but: NodeProto | None = None) -> None:
+        """Let every node that reads `old` read `new`."""
+        for node in self.proto.node:
+            for i, name in enumerate(node.input):
+                if name == old and node is not but:
+                    node.input[i] = new
+
+    def forget(self, value: str) -> None:
+        """Drop what the model says about the shape of a value that is gone or new."""
+        for info in [v for v in self.proto.value_info if v.name == value]:
+            self.proto.value_info.remove(info)
+
+    def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
+        """Store W and b in the nodes of one affine map."""
+        node = side.node
+        transposed = side.layout == "rows" and not self.pop_gemm_scales(node)
+        at = 1 if side.layout == "rows" else 0
+        self.store(node, at, weight.T if transposed else weight)
+        if node.op_type == "Gemm":
+            self.write_gemm_bias(node, bias)
+        elif side.carrier is not None:
+            self.write_carrier(side.carrier, bias, side.layout)
+        elif np.any(bias):
+            self.insert_bias(side, bias)
+
+    def pop_gemm_scales(self, node: NodeProto) -> bool:
+        """Set alpha and beta to 1; return transB."""
+        for attribute in [a for a in node.attribute if a.name in ("alpha", "beta")]:
+            node.attribute.remove(attribute)
+        return any(a.name == "transB" and a.i for a in node.attribute)
+
+    def write_gemm_bias(self, node: NodeProto, bias: FloatArray) -> None:
+        """Store C, or add it if the Gemm had none and needs one."""
+        if len(node.input) > 2 and node.input[2]:
+            self.store(node, 2, bias)
+        elif np.any(bias):
+            del node.input[2:]
+            node.input.append(self.new_constant(node, f"{node.output[0]}_bias", bias, like=1))
+
+    def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
+        """Store b in the Add that follows a MatMul."""
+        at = 0 if self.graph.is_constant(node.input[0]) else 1
+        rank = self.graph.rank(node.input[1 - at]) if layout == "columns" else None
+        self.store(node, at, as_addend(bias, layout, rank))
+
+    def insert_bias(self, side: Affine, bias: FloatArray) -> None:
+        """Put an Add behind a MatMul that had none."""
+        node, value = side.node, side.node.output[0]
+        source = activation_input(node, side.layout)
+        rank = self.graph.rank(source) if side.layout == "columns" else None
+        addend = self.new_constant(
+            node, f"{value}_bias", as_addend(bias, side.layout, rank), like=int(side.layout == "rows")
+        )
+        fresh = self.unused_name(f"{value}_sum")
+        if value in self.graph.outputs or len(self.graph.consumers.get(value, [])) != 1:
+            node.output[0] = fresh
+            added = make_add(f"{fresh}_add", fresh, addend, value)
+        else:
+            added = make_add(f"{fresh}_add", value, addend, fresh)
+            self.rewire(value, fresh)
+        self.proto.node.insert(self.position(node) + 1, added)
+
+    def store(self, node: NodeProto, at: int, values: FloatArray) -> None:
+        """Replace a constant input; in place when this node is the only one to read it."""
+        name = node.input[at]
+        readers = [n for n in self.proto.node for used in names_used(n) if used == name]
+        tensor = self.graph.initializers.get(name)
+        if tensor is None or len(readers) != 1 or name in self.graph.outputs:
+            node.input[at] = self.new_constant(node, f"{name}_merged", values, like=at)
+            self.orphans.append(name)
+            return
+        fresh = make_tensor(name, values.astype(self.dtype))
+        fresh.doc_string = tensor.doc_string
+        tensor.CopyFrom(fresh)
+        self.forget(name)
+
+    def new_constant(self, node: NodeProto, wish: str, values: FloatArray, like: int) -> str:
+        """A constant beside the one at input `like`: an initializer, or a Constant node."""
+        name, stored = self.unused_name(wish), values.astype(self.dtype)
+        old = self.graph.constant(node.input[like])
+        if old is None or old.in_initializer:
+            self.proto.initializer.append(make_tensor(name, stored))
+        else:
+            self.proto.node.insert(self.position(node), make_constant(name, stored))
+        return name
+
+    def position(self, node: NodeProto) -> int:
+        """Where a node stands."""
+        return next(i for i, other in enumerate(self.proto.node) if other is node)
+
+    def unused_name(self, wish: str) -> str:
+        """A name that no value, tensor or input of the model has."""
+        taken = {name for node in self.proto.node for name in (*names_used(node), *node.output)}
+        taken |= {x.name for x in (*self.proto.initializer, *self.proto.input)}
+        names = (wish if i == 0 else f"{wish}_{i}" for i in range(len(taken) + 1))
+        return next(name for name in names if name not in taken)
+
+    def resize(self, values: tuple[str, ...], neurons: int, layout: Layout) -> None:
+        """Correct the recorded shapes of the hidden values."""
+        for info in self.proto.value_info:
+            shape = info.type.tensor_type.shape
+            if info.name in values and len(shape.dim):
+                axis = -1 if layout == "rows" or len(shape.dim) == 1 else -2
+                shape.dim[axis].Clear()
+                shape.dim[axis].dim_value = neurons
+
+    def drop_unused(self) -> None:
+        """Remove the constants that only the old layer read."""
+        used = {name for node in self.proto.node for name in names_used(node)} | self.graph.outputs
+        for name in self.orphans:
+            if name in used:
+                continue
+            for tensor in [t for t in self.proto.initializer if t.name == name]:
+                self.proto.initializer.remove(tensor)
+            for node in [n for n in self.proto.node if name in n.output]:
+                self.proto.node.remove(node)
+                self.orphans.extend(n for n in node.input if n not in self.orphans)
+                used = {n for other in self.proto.node for n in names_used(other)} | self.graph.outputs
+            self.forget(name)
+
+
+def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:
+    """A bias in the shape that broadcasts along the features."""
+    return bias[:, None] if layout == "columns" and rank != 1 else bias

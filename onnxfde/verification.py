@@ -1,0 +1,152 @@
+"""Comparing two models by running them on the same inputs.
+
+    relative L2 = ‖y′ − y‖ / ‖y − mean y‖          (no value where the output is constant)
+    equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.budget import ROUNDING_STEPS
+from onnxfde.errors import RuntimeUnavailable, VerificationError
+from onnxfde.graph import Graph, ModelProto
+from onnxfde.inputs import Samples
+from onnxfde.magnitude import magnitude_model
+from onnxfde.runtime import Runner, load, run_all
+
+Array = npt.NDArray[Any]
+Tick = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What running both models showed; `unverified` says why they could not be run."""
+
+    max_abs_error: float | None = None
+    mean_abs_error: float | None = None
+    mse: float | None = None
+    relative_l2: float | None = None
+    samples: int = 0
+    source: str = ""
+    engine: str = ""
+    metric: str | None = None
+    metric_before: float | None = None
+    metric_after: float | None = None
+    unverified: str | None = None
+
+
+def no_tick() -> None:
+    """Report no progress."""
+
+
+def compare(
+    original: Graph, result: Graph, samples: Samples, tick: Tick = no_tick
+) -> tuple[Verification, list[Array], list[Array]]:
+    """Run both models; also returns their outputs."""
+    try:
+        before = run_all(load(original.model, original.folder), samples, tick)
+    except RuntimeUnavailable as reason:
+        return Verification(unverified=str(reason), source=samples.source), [], []
+    runner = load_result(result.model, result.folder)
+    after = run_all(runner, samples, tick)
+    for old, new in zip(before, after, strict=True):
+        if old.shape != new.shape:
+            raise VerificationError(f"the outputs have different shapes, {old.shape} and {new.shape}")
+    return measure(before, after, samples, runner.engine), before, after
+
+
+def load_result(model: ModelProto, folder: Path | None) -> Runner:
+    """Load a model that must run because its original does."""
+    try:
+        return load(model, folder)
+    except RuntimeUnavailable as reason:
+        raise VerificationError(f"the result does not run although the original does: {reason}") from None
+
+
+def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
+    """Errors over all floating-point outputs taken together."""
+    rows = samples.rows
+    old, new = flat(before), flat(after)
+    if not old.size:
+        return Verification(samples=rows, source=samples.source, engine=engine)
+    change = new - old
+    spread = float(np.linalg.norm(old - old.mean(axis=0)))
+    name, score_before, score_after = scores(before, after, samples.labels)
+    return Verification(
+        max_abs_error=float(np.abs(change).max()),
+        mean_abs_error=float(np.abs(change).mean()),
+        mse=float(np.mean(change**2)),
+        relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
+        samples=rows,
+        source=samples.source,
+        engine=engine,
+        metric=name,
+        metric_before=score_before,
+        metric_after=score_after,
+    )
+
+
+def flat(outputs: list[Array]) -> npt.NDArray[np.float64]:
+    """Floating-point outputs as one matrix, a row a sample."""
+    floats = [a for a in outputs if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
+    columns = [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
+    if len({len(c) for c in columns}) > 1:
+        columns = [c.reshape(1, -1) for c in columns]
+    return np.hstack(columns) if columns else np.zeros((0, 0))
+
+
+def scores(
+    before: list[Array], after: list[Array], labels: Array | None
+) -> tuple[str | None, float | None, float | None]:
+    """Accuracy for integer labels, MSE for others, of the first output that fits them."""
+    if labels is None:
+        return None, None, None
+    for old, new in zip(before, after, strict=True):
+        if labels.dtype.kind in "iu" and labels.ndim == 1 and old.ndim == 2 and old.shape[1] > 1:
+            rows = min(len(old), len(labels))
+            hits = [float(np.mean(a[:rows].argmax(axis=1) == labels[:rows])) for a in (old, new)]
+            return "accuracy", hits[0], hits[1]
+        if old.size == labels.size and old.dtype.kind == "f":
+            target = labels.reshape(old.shape).astype(np.float64)
+            errors = [float(np.mean((a.astype(np.float64) - target) ** 2)) for a in (old, new)]
+            return "MSE", errors[0], errors[1]
+    return None, None, None
+
+
+def require_equal(
+    original: Graph, samples: Samples, before: list[Array], after: list[Array], roundoff: float
+) -> None:
+    """Raise unless the outputs agree up to rounding."""
+    bound = magnitudes(original, samples)
+    old, new = flat(before), flat(after)
+    if bound is None:
+        spread = np.linalg.norm(old - old.mean(axis=0)) if old.size else 0.0
+        equal = np.linalg.norm(new - old) <= np.sqrt(roundoff) * max(spread, np.linalg.norm(old))
+    else:
+        equal = np.all(np.abs(new - old) <= ROUNDING_STEPS * roundoff * (flat(bound) + np.abs(old)))
+    if not equal:
+        worst = float(np.abs(new - old).max())
+        raise VerificationError(
+            f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
+            "explains; nothing was written (please report this model)"
+        )
+
+
+def magnitudes(original: Graph, samples: Samples) -> list[Array] | None:
+    """A(x) for every output, where all operators have a rule for it."""
+    model = magnitude_model(original)
+    if model is None:
+        return None
+    positive = {name: np.abs(a) for name, a in samples.arrays.items()}
+    try:
+        runner = load(model, original.folder)
+        return run_all(runner, Samples(samples.specs, positive, samples.source))
+    except RuntimeUnavailable:
+        return None

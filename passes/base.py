@@ -1,0 +1,79 @@
+"""What every pass takes and gives: a model goes in, a `PassResult` says what changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from onnxfde.graph import Graph, ModelProto
+from onnxfde.pattern import Refusal
+from onnxfde.polynomial import Blocks
+from onnxfde.probe import Probe
+
+
+@dataclass(frozen=True)
+class LayerChange:
+    """One layer before and after a pass."""
+
+    name: str
+    inputs: int
+    outputs: int
+    neurons_before: int
+    neurons_after: int
+    parameters_before: int
+    parameters_after: int
+    blocks: Blocks
+    eps: float | None
+    error: float
+    dtype: str
+    useful_eps: float | None = None
+    """The smallest ε at which something would merge, when nothing did."""
+    remark: str | None = None
+    activation: str = "square"
+
+    @property
+    def changed(self) -> bool:
+        """Whether the layer was rewritten."""
+        return self.neurons_after != self.neurons_before
+
+
+@dataclass
+class Work:
+    """How a pass tells what it is doing: where the time goes, and how far it is."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    say: Callable[[str], None] = lambda text: None
+    tick: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time spent inside to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, eq=False)
+class PassResult:
+    """The model after a pass (the very same one if nothing changed) and what happened to it."""
+
+    model: ModelProto
+    layers: tuple[LayerChange, ...]
+    refused: tuple[Refusal, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether any layer was rewritten."""
+        return any(layer.changed for layer in self.layers)
+
+
+class Pass(Protocol):
+    """A frozen dataclass of options that can be applied to a graph."""
+
+    def apply(self, graph: Graph, probe: Probe, work: Work) -> PassResult:
+        """Return the changed model; the one given is not touched."""

@@ -1,0 +1,221 @@
+"""merge-neurons: affine(U) → x² → affine(V, c)  ⇒  the same with fewer neurons.
+
+`budget`: the fewest neurons whose quotient changes the layer's output by at most ε (relative L2).
+`paper`: neurons within ε of each other (the paper's Definition 1) become one block, and each block
+the neurons that its quotient gives it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, get_args
+
+import numpy as np
+
+from onnxfde.budget import Budget, Reduced, constant_layer
+from onnxfde.distance import Norm, Relation
+from onnxfde.errors import OptionError, UsageError
+from onnxfde.graph import ROUNDOFF, Graph, copy_of
+from onnxfde.lumping import Dendrogram, Linkage
+from onnxfde.passes.base import LayerChange, PassResult, Work
+from onnxfde.pattern import Match, find_layers
+from onnxfde.polynomial import Layer
+from onnxfde.probe import LayerInputs, Probe
+from onnxfde.quotient import backward_single, balanced, forward_exact, forward_single, refit
+from onnxfde.rewrite import write_layer
+
+Semantics = Literal["budget", "paper"]
+Quotient = Literal["refit", "single", "exact"]
+DEFAULT_EPS = 0.1
+
+
+@dataclass(frozen=True)
+class MergeNeurons:
+    """Merge the neurons of square layers.
+
+    >>> MergeNeurons(eps=0.05, semantics="paper", relation="backward").quotient_used
+    'single'
+    """
+
+    eps: float = DEFAULT_EPS
+    """Allowed relative change of a layer's output (budget), or pairwise threshold (paper)."""
+    layer_eps: tuple[tuple[str, float], ...] = ()
+    """ε for single layers, by name."""
+    neurons: int | None = None
+    """Leave this many neurons in each layer, instead of ε."""
+    keep: float | None = None
+    """Leave this fraction of each layer's neurons, instead of ε."""
+    semantics: Semantics = "budget"
+    quotient: Quotient | None = None
+    """How a block becomes fewer neurons; refit for budget and single for paper unless given."""
+    relation: Relation = "forward"
+    norm: Norm = "sum"
+    linkage: Linkage = "closure"
+    layers: tuple[str, ...] = ()
+    """Only layers whose name matches one of these globs."""
+    skip: tuple[str, ...] = ()
+    """Not the layers whose name matches one of these globs."""
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense, alone or together."""
+        for name, kind in CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise UsageError(f"--{name} '{value}' is not one of {known}")
+        for name, eps in (("", self.eps), *self.layer_eps):
+            if not (math.isfinite(eps) and eps >= 0):
+                raise OptionError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
+        if self.neurons is not None and self.keep is not None:
+            raise UsageError("--neurons and --keep cannot be combined: give one")
+        if self.layer_eps and (self.neurons is not None or self.keep is not None):
+            raise UsageError("--eps cannot be combined with --neurons or --keep")
+        if self.neurons is not None and self.neurons < 1:
+            raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise OptionError(f"--keep {self.keep:.4g} is not a fraction above 0 % and up to 100 %")
+        if self.quotient == "exact" and self.semantics == "budget":
+            raise UsageError("--quotient exact needs --semantics paper: budget blocks are not forward")
+        if self.quotient == "exact" and self.relation == "backward":
+            raise UsageError("--quotient exact needs --relation forward")
+        if self.semantics == "budget" and (self.relation, self.norm, self.linkage) != PAPER_DEFAULTS:
+            raise UsageError("--relation, --norm and --linkage need --semantics paper")
+
+    @property
+    def quotient_used(self) -> Quotient:
+        """The quotient, with the default of the semantics."""
+        return self.quotient or ("refit" if self.semantics == "budget" else "single")
+
+    def apply(self, graph: Graph, probe: Probe | None = None, work: Work | None = None) -> PassResult:
+        """Merge the neurons of every selected layer, in graph order."""
+        probe, work = probe or Probe(), work or Work()
+        with work.timed("match"):
+            matches, refused = find_layers(graph)
+        names = self.selected([m.name for m in matches])
+        changes = []
+        for name in names:
+            match = next(m for m in matches if m.name == name)
+            work.say(f"{name}: {match.layer.inputs}-{match.layer.neurons}-{match.layer.outputs}")
+            change, layer = self.merged(graph, match, probe, work)
+            changes.append(change)
+            if layer is not None:
+                with work.timed("quotient"):
+                    graph = replaced(graph, name, layer)
+                with work.timed("match"):
+                    matches, _ = find_layers(graph)
+        return PassResult(graph.model, tuple(changes), tuple(refused))
+
+    def selected(self, names: list[str]) -> list[str]:
+        """The layers to work on; unknown names and globs without a match are errors."""
+        for wanted in (*(name for name, _ in self.layer_eps), *self.layers):
+            if names and not any(n == wanted or fnmatchcase(n, wanted) for n in names):
+                raise OptionError(f"no layer is called '{wanted}'; the layers are {', '.join(names)}")
+
+        def listed(name: str, globs: tuple[str, ...]) -> bool:
+            return any(name == g or fnmatchcase(name, g) for g in globs)
+
+        chosen = [n for n in names if not self.layers or listed(n, self.layers)]
+        return [n for n in chosen if not listed(n, self.skip)]
+
+    def merged(
+        self, graph: Graph, match: Match, probe: Probe, work: Work
+    ) -> tuple[LayerChange, Layer | None]:
+        """What becomes of one layer, and its replacement if it changes."""
+        with work.timed("partition"):
+            inputs = probe.layer_inputs(graph, match, work.tick)
+            merge = self.budget if self.semantics == "budget" else self.paper
+            reduced, useful = merge(match, inputs)
+        layer = reduced.layer if reduced else match.layer
+        remark = inputs.remark
+        if reduced and not np.isfinite(layer.incoming).all():
+            reduced, layer, remark = None, match.layer, "its merged weights overflow the stored type"
+        change = LayerChange(
+            name=match.name,
+            inputs=layer.inputs,
+            outputs=layer.outputs,
+            neurons_before=match.layer.neurons,
+            neurons_after=layer.neurons,
+            parameters_before=match.layer.parameters,
+            parameters_after=layer.parameters,
+            blocks=reduced.blocks if reduced else tuple((i,) for i in range(layer.neurons)),
+            eps=None if self.count(match.layer) is not None else self.eps_of(match.name),
+            error=reduced.error if reduced else 0.0,
+            dtype=match.incoming.dtype.name,
+            useful_eps=useful,
+            remark=remark,
+        )
+        return change, reduced.layer if reduced else None
+
+    def eps_of(self, name: str) -> float:
+        """ε of one layer."""
+        return dict(self.layer_eps).get(name, self.eps)
+
+    def count(self, layer: Layer) -> int | None:
+        """How many neurons to leave in a layer, if that is what was asked for."""
+        if self.keep is not None:
+            return max(1, math.ceil(self.keep * layer.neurons - 1e-9))
+        return self.neurons
+
+    def budget(self, match: Match, inputs: LayerInputs) -> tuple[Reduced | None, float | None]:
+        """The fewest neurons within ε, or the smallest ε that would do something."""
+        quotient = "single" if self.quotient_used == "single" else "refit"
+        search = budget_search(match, inputs, quotient)
+        count = self.count(match.layer)
+        if count is not None:
+            return search.at_most(count), None
+        found = search.within(self.eps_of(match.name))
+        return found, None if found else search.threshold()
+
+    def paper(self, match: Match, inputs: LayerInputs) -> tuple[Reduced | None, float | None]:
+        """One quotient for each block of the ε-partition."""
+        alive, dtype = match.layer.without_constants(), match.incoming.dtype
+        if not alive.neurons:
+            return constant_layer(match.layer, dtype), None
+        tree = Dendrogram.of(alive, self.relation, self.norm, self.linkage)
+        count = self.count(match.layer)
+        blocks = tree.cut(self.eps_of(match.name)) if count is None else tree.at_most(count)
+        if len(blocks) == match.layer.neurons:
+            return None, tree.threshold()
+        quotient = self.paper_quotient(alive, blocks)
+        if self.quotient_used == "refit":
+            quotient = refit(alive, quotient, inputs.metric)
+        stored = balanced(quotient).stored_as(dtype)
+        if stored.neurons >= match.layer.neurons:
+            return None, tree.threshold()
+        numbers = np.flatnonzero(match.layer.alive)
+        named = tuple(tuple(int(numbers[i]) for i in block) for block in blocks)
+        return Reduced(stored, named, inputs.metric.relative_error(match.layer, stored)), None
+
+    def paper_quotient(self, layer: Layer, blocks: tuple[tuple[int, ...], ...]) -> Layer:
+        """The neurons of each block, before any refit."""
+        if self.relation == "backward":
+            return backward_single(layer, blocks)
+        return forward_exact(layer, blocks) if self.quotient == "exact" else forward_single(layer, blocks)
+
+
+CHOICES = {
+    "semantics": Semantics,
+    "quotient": Quotient,
+    "relation": Relation,
+    "norm": Norm,
+    "linkage": Linkage,
+}
+PAPER_DEFAULTS = ("forward", "sum", "closure")
+
+
+def budget_search(match: Match, inputs: LayerInputs, quotient: Literal["refit", "single"]) -> Budget:
+    """A search for fewer neurons in a matched layer."""
+    dtype = match.incoming.dtype
+    return Budget(
+        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, quotient
+    )
+
+
+def replaced(graph: Graph, name: str, layer: Layer) -> Graph:
+    """A copy of the model with one layer rewritten."""
+    copy = Graph(copy_of(graph.model), graph.folder)
+    match = next(m for m in find_layers(copy)[0] if m.name == name)
+    write_layer(copy, match, layer)
+    return Graph(copy.model, graph.folder)
