@@ -1,4 +1,4 @@
-"""Make the demo files of the package: `python -m benchmarks.make_demo` (needs the extra `paper`)."""
+"""Make the demo files of the package: `python -m benchmarks.make_demo` (extra `paper`)."""
 
 from __future__ import annotations
 

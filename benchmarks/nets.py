@@ -1,7 +1,7 @@
 """Square-activation networks trained for the benchmarks, and cached as ONNX files.
 
-Each task gives train and test rows; `trained(task, seed)` trains d-n-m with x² in torch, exports it
-with torch.onnx as a user would, and keeps `<task>-<seed>.onnx` with its rows in `benchmarks/.cache`.
+Each task gives train and test rows; `trained(task, seed)` trains d-n-m with x² in torch, exports
+it with torch.onnx as a user would, and keeps `<task>-<seed>.onnx` in `benchmarks/.cache`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def glycolysis(s: Array) -> Array:
 def min_max(a: Array, reference: Array) -> Array:
     """Scale columns so that those of `reference` fill [0, 1]."""
     low, high = reference.min(axis=0), reference.max(axis=0)
-    return (a - low) / (high - low)
+    return np.asarray((a - low) / (high - low))
 
 
 def gly_rows(seed: int) -> Rows:
@@ -109,8 +109,12 @@ def read_idx(path: Path) -> Array:
 def mnist_rows(seed: int = 0) -> Rows:
     """MNIST's 60,000 + 10,000 images as rows of 784 values in [0, 1]."""
     del seed
-    images = [read_idx(SHARED / f"data/mnist-{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")]
-    labels = [read_idx(SHARED / f"data/mnist-{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")]
+    images = [
+        read_idx(SHARED / f"data/mnist-{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")
+    ]
+    labels = [
+        read_idx(SHARED / f"data/mnist-{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")
+    ]
     x_train, x_test = ((a.reshape(len(a), -1) / 255).astype(np.float32) for a in images)
     y_train, y_test = (a.astype(np.int64) for a in labels)
     return Rows(x_train, y_train, x_test, y_test)
@@ -141,7 +145,7 @@ def train(task: Task, rows: Rows, seed: int, path: Path) -> None:
     """Adam with a cosine schedule on d-n-m with x², exported by torch.onnx."""
     import torch
 
-    class Square(torch.nn.Module):
+    class Square(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
             return x * x
 
@@ -164,6 +168,12 @@ def train(task: Task, rows: Rows, seed: int, path: Path) -> None:
             optimizer.step()
             schedule.step()
     torch.onnx.export(
-        net.eval(), (x[:2],), str(path), input_names=["x"], output_names=["y"],
-        dynamic_shapes=({0: torch.export.Dim("batch")},), external_data=False, verbose=False,
+        net.eval(),
+        (x[:2],),
+        str(path),
+        input_names=["x"],
+        output_names=["y"],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        external_data=False,
+        verbose=False,
     )

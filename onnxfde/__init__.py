@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnxfde.errors import OnnxfdeError
-    from onnxfde.pipeline import Inspection, Result, inspect, optimize, verify
+    from onnxfde.inspection import Inspection, inspect
+    from onnxfde.pipeline import Result, optimize, verify
     from onnxfde.report import Report
     from onnxfde.verification import Verification
 
@@ -30,12 +31,12 @@ __all__ = [
 ]
 
 _HOME = {
-    "Inspection": "pipeline",
+    "Inspection": "inspection",
     "OnnxfdeError": "errors",
     "Report": "report",
     "Result": "pipeline",
     "Verification": "verification",
-    "inspect": "pipeline",
+    "inspect": "inspection",
     "optimize": "pipeline",
     "verify": "pipeline",
 }

@@ -3,7 +3,7 @@
 Candidates come from the two orders of `merging`; each is built, rounded to the stored dtype, and
 accepted by what it is then: within ε in the metric, or equal to the original up to rounding,
 
-    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A as in `Layer.magnitude`.
+    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`.
 
 ε below 16·u is the same as 0: only the second test can be met.
 """
@@ -14,7 +14,6 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +53,15 @@ class Budget:
     """Inputs of the layer on which "equal up to rounding" is decided."""
     roundoff: float
     dtype: npt.DTypeLike
-    quotient: Literal["refit", "single"] = "refit"
+    refitted: bool = True
+    """Whether outgoing weights are refitted, or only projected (quotient `single`)."""
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
         best = self._lossless
         if eps < self.floor or not self.layer.neurons:
             return best
-        if self.quotient == "refit":
+        if self.refitted:
             best = fewer(best, self._from_basis(eps))
         return fewer(best, self._from_tree(eps, len(best.blocks) if best else self.layer.neurons))
 
@@ -83,7 +83,7 @@ class Budget:
         if count < 1:
             return 0.0
         errors = [self._tree_candidate(count).error]
-        if self.quotient == "refit":
+        if self.refitted:
             errors.append(self._basis_candidate(count).error)
         return min(errors)
 
@@ -100,11 +100,13 @@ class Budget:
             joined = tuple(
                 tuple(sorted(i for b in block for i in found.blocks[b])) for block in again.blocks
             )
-            found = Reduced(again.layer, joined, self.metric.relative_error(self.layer, again.layer))
+            found = Reduced(
+                again.layer, joined, self.metric.relative_error(self.layer, again.layer)
+            )
         return found
 
     def _equal(self) -> Reduced | None:
-        if self.quotient == "refit":
+        if self.refitted:
             return self._from_basis(0.0)
         return self._from_tree(0.0, self.layer.neurons)
 
@@ -195,7 +197,7 @@ class Budget:
     def _built(self, incoming: FloatArray, rows: FloatArray, blocks: Blocks) -> Reduced:
         """The quotient with these neurons, as it will read back from the file."""
         start = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
-        fitted = refit(self.layer, start, self.metric) if self.quotient == "refit" else start
+        fitted = refit(self.layer, start, self.metric) if self.refitted else start
         stored = balanced(fitted).stored_as(self.dtype)
         _, order = self._canonical
         named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)
@@ -225,7 +227,7 @@ class Budget:
     def _measured_tree_error(self, count: int) -> float:
         """From Gram matrices alone: the residual of least squares, or of the projection."""
         rows, blocks = self._tree.cut(count)
-        if self.quotient == "single":
+        if not self.refitted:
             change = np.hstack([self.layer.outgoing, -self._projected(rows, blocks)])
             return norm(np.vstack([self._rows, rows]), change)
         scale = np.sqrt(kernel_diagonal(rows))

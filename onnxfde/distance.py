@@ -12,14 +12,11 @@ sums reduce to O(d log d).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
+from onnxfde.options import Norm, Relation
 from onnxfde.polynomial import FloatArray, Layer
-
-Relation = Literal["forward", "backward"]
-Norm = Literal["sum", "max"]
 
 
 def condensed(layer: Layer, relation: Relation, norm: Norm = "sum") -> FloatArray:

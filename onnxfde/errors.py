@@ -1,13 +1,13 @@
 """Everything that can go wrong, on one page.
 
-    OnnxfdeError            exit code 1
-    ├── ModelError          the model file cannot be read, or is not valid
-    ├── DataError           the data file does not fit the model
-    ├── OptionError         an option's value makes no sense for this model
-    │   └── UsageError      options that cannot go together (exit code 2)
-    ├── OutputError         the result cannot be written
-    ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
-    └── VerificationError   the result is not what was promised; nothing is written
+OnnxfdeError            exit code 1
+├── ModelError          the model file cannot be read, or is not valid
+├── DataError           the data file does not fit the model
+├── OptionError         an option's value makes no sense for this model
+│   └── UsageError      options that cannot go together (exit code 2)
+├── OutputError         the result cannot be written
+├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
+└── VerificationError   the result is not what was promised; nothing is written
 """
 
 from __future__ import annotations

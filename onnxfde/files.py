@@ -171,3 +171,15 @@ def staged(path: Path) -> Iterator[Stage]:
             shutil.rmtree(stage.folder, ignore_errors=True)
     except OSError as error:
         raise OutputError(f"{path} cannot be written ({error.strerror or error})") from None
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy one file."""
+    with staged(target) as stage:
+        stage.copy(source, target)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    with staged(path) as stage, stage.open(path) as stream:
+        stream.write(text.encode())

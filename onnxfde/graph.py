@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Dims = tuple[int | str | None, ...]
 
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-50}
-"""Unit roundoff of the dtypes a layer may have; float64 leaves three bits for our own float64 work."""
+"""Unit roundoff of the dtypes a layer may have; three bits of float64 are left to our own work."""
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 REFERENCE_ERRORS = (
@@ -283,7 +283,9 @@ class Graph:
             kind = np.float32 if "float" in node.attribute[0].name else np.int64
             return Constant(np.asarray(value, dtype=kind), in_initializer=False)
         inner = self.constant(node.input[0])
-        return None if inner is None else Constant(derived(node, inner.values), inner.in_initializer)
+        return (
+            None if inner is None else Constant(derived(node, inner.values), inner.in_initializer)
+        )
 
 
 def derived(node: NodeProto, values: Array) -> Array:
@@ -307,23 +309,6 @@ def numpy_dtype(data_type: int) -> np.dtype[Any]:
     return onnx.helper.tensor_dtype_to_np_dtype(data_type)
 
 
-def count_parameters(model: ModelProto, original: ModelProto | None = None) -> int:
-    """Weights of a model: floats that are not scalars.
-
-    Of tensors that `original` does not have in this form, only the nonzero values count.
-    """
-    known = dict(keyed_tensors(original)) if original else None
-    total = 0
-    for key, tensor in keyed_tensors(model):
-        if tensor.data_type not in FLOATS or not tensor.dims:
-            continue
-        if known is None or known.get(key) == tensor:
-            total += int(np.prod(tensor.dims))
-        else:
-            total += int(np.count_nonzero(to_array(tensor, None)))
-    return total
-
-
 def make_tensor(name: str, values: Array) -> TensorProto:
     """A tensor with these values."""
     return onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
@@ -335,7 +320,7 @@ def make_constant(name: str, values: Array) -> NodeProto:
 
 
 def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
-    """output = value + addend."""
+    """Output = value + addend."""
     import onnx_graphsurgeon as gs
 
     inputs = [gs.Variable(value), gs.Variable(addend)]
@@ -344,33 +329,10 @@ def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
     return built.graph.node[0]
 
 
-def truncated(model: ModelProto, value: str) -> ModelProto:
-    """The part of a model that makes one value, as a model with that output."""
-    graph = Graph(model)
-    needed, pending = set(), [value]
-    while pending:
-        name = pending.pop()
-        node = graph.producers.get(name)
-        if name in needed or node is None:
-            needed.add(name)
-            continue
-        needed.add(name)
-        pending.extend(names_used(node))
-    part = ModelProto(
-        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
-    )
-    part.graph.name = model.graph.name
-    part.graph.input.extend(model.graph.input)
-    part.graph.node.extend(n for n in model.graph.node if needed.intersection(n.output))
-    part.graph.initializer.extend(t for t in model.graph.initializer if t.name in needed)
-    part.graph.output.append(ValueInfoProto(name=value))
-    return part
-
-
 def reference_runner(
     model: ModelProto, folder: Path | None
 ) -> Callable[[dict[str, Array]], list[Array]]:
-    """onnx's reference implementation of a model."""
+    """Onnx's reference implementation of a model."""
     from onnx.reference import ReferenceEvaluator
 
     complete = copy_of(model)

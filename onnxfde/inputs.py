@@ -1,8 +1,8 @@
 """Inputs to run a model on: rows of a data file, or a Latin hypercube in a range.
 
-The leading axis of each array counts samples. A model with a dynamic leading axis is run on batches,
-one with a fixed leading axis B on B rows at a time, and an array with one axis more than the model's
-input is fed row by row.
+The leading axis of each array counts samples. A model with a dynamic leading axis is run on
+batches, one with a fixed leading axis B on B rows at a time, and an array with one axis more than
+the model's input is fed row by row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Samples:
         """At most this many samples, evenly spread over all of them."""
         rows = self.rows
         step = max(1, (lcm_batch(self.specs)))
-        if rows <= most or step > 1 and rows < 2 * step:
+        if rows <= most or (step > 1 and rows < 2 * step):
             return self
         pick = np.unique(np.linspace(0, rows // step - 1, max(most // step, 1)).astype(int))
         index = (pick[:, None] * step + np.arange(step)).ravel()
@@ -78,7 +78,9 @@ class Samples:
         )
         for i in range(runs):
             yield {
-                name: self.arrays[name][i] if not size else self.arrays[name][i * size : (i + 1) * size]
+                name: self.arrays[name][i]
+                if not size
+                else self.arrays[name][i * size : (i + 1) * size]
                 for name, size in sizes.items()
             }
 
@@ -125,7 +127,9 @@ def check_range(limits: Range) -> Range:
     return low, high
 
 
-def latin_hypercube(rows: int, columns: int, limits: Range, seed: int = 0) -> npt.NDArray[np.float64]:
+def latin_hypercube(
+    rows: int, columns: int, limits: Range, seed: int = 0
+) -> npt.NDArray[np.float64]:
     """Rows uniform in a box, each column stratified."""
     rng = np.random.default_rng(seed)
     strata = np.tile(np.arange(rows)[:, None], (1, columns))
@@ -133,7 +137,9 @@ def latin_hypercube(rows: int, columns: int, limits: Range, seed: int = 0) -> np
     return np.asarray(limits[0] + (limits[1] - limits[0]) * unit)
 
 
-def random_samples(specs: tuple[InputSpec, ...], limits: Range, rows: int, seed: int = 0) -> Samples:
+def random_samples(
+    specs: tuple[InputSpec, ...], limits: Range, rows: int, seed: int = 0
+) -> Samples:
     """Samples in a range for every input; whole numbers 0 and 1 for integer inputs."""
     batch = lcm_batch(specs)
     if any(s.fixed_batch for s in specs):
@@ -160,7 +166,7 @@ def sample_shape(spec: InputSpec) -> tuple[int, ...]:
 
 
 def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
-    """Read a .npz file with one array an input (and `y` for labels), or a .npy for a single input."""
+    """Read a .npz with one array an input (and `y` for labels), or a .npy for a single input."""
     arrays = read_arrays(path, specs)
     return make_samples(arrays, specs, str(path))
 
@@ -171,7 +177,9 @@ def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             if len(specs) != 1:
-                raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")
+                raise DataError(
+                    f"{path} holds one array, the model has {len(specs)} inputs: use .npz"
+                )
             return {specs[0].name: found}
         with found:
             return {name: found[name] for name in found.files}
@@ -185,22 +193,24 @@ def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def make_samples(
-    arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str
-) -> Samples:
+def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str) -> Samples:
     """Check that arrays fit the inputs of a model."""
     fitted = {}
     for spec in specs:
         if spec.name not in arrays:
             known = ", ".join(sorted(arrays)) or "nothing"
-            raise DataError(f"{source} has no array '{spec.name}' for the model's input (it has {known})")
+            raise DataError(
+                f"{source} has no array '{spec.name}' for the model's input (it has {known})"
+            )
         fitted[spec.name] = fit(np.asarray(arrays[spec.name]), spec, source)
     lengths = {len(a) for a in fitted.values()}
     if len(lengths) > 1 and lcm_batch(specs) == 1:
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
     labels = arrays.get(LABELS) if LABELS not in fitted else None
     if labels is not None and len(labels) not in lengths:
-        raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs {sorted(lengths)}")
+        raise DataError(
+            f"{source}: '{LABELS}' has {len(labels)} rows, the inputs {sorted(lengths)}"
+        )
     samples = Samples(specs, fitted, source, labels)
     if fitted and next(samples.feeds(), None) is None:
         raise DataError(f"{source} has too few rows: the model takes {lcm_batch(specs)} at a time")

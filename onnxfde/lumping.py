@@ -4,22 +4,21 @@
 other. `diameter` keeps every pair of a block within ε (complete linkage cut at ε). Inputs and
 outputs stay singletons, so one refinement of the hidden layer is already stable.
 
-A distance decides as  distance ≤ ε + 1e-12·max(1, largest coefficient involved),  because exact ties
-in decimals are not ties in binary.
+A distance decides as  distance ≤ ε + 1e-12·max(1, largest coefficient involved),  because exact
+ties in decimals are not ties in binary.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.distance import Norm, Relation, condensed, largest_coefficient
+from onnxfde.distance import condensed, largest_coefficient
+from onnxfde.options import Linkage, Norm, Relation
 from onnxfde.polynomial import Blocks, FloatArray, Layer
 
-Linkage = Literal["closure", "diameter"]
 TIE = 1e-12
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxfde.affine import op
 from onnxfde.graph import (
     FLOATS,
     Graph,
@@ -20,15 +21,15 @@ from onnxfde.graph import (
     make_tensor,
     to_array,
 )
-from onnxfde.pattern import op
 
 MONOTONE = {
     "Add", "AveragePool", "Cast", "Concat", "Constant", "Conv", "Dropout", "Flatten", "Gemm",
-    "GlobalAveragePool", "GlobalMaxPool", "Identity", "MatMul", "MaxPool", "Mul", "Pad", "ReduceMean",
-    "ReduceSum", "Reshape", "Shape", "Slice", "Split", "Squeeze", "Sum", "Transpose", "Unsqueeze",
+    "GlobalAveragePool", "GlobalMaxPool", "Identity", "MatMul", "MaxPool", "Mul", "Pad",
+    "ReduceMean", "ReduceSum", "Reshape", "Shape", "Slice", "Split", "Squeeze", "Sum", "Transpose",
+    "Unsqueeze",
 }  # fmt: skip
 CONTRACTIONS = {
-    "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Softmax", "Tanh",
+    "Elu", "HardSigmoid", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Softmax", "Tanh",
 }  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """Two orders in which a layer's neurons can go, both on whitened rows in a canonical order.
 
 *Merge tree*: join the pair with the least  min(a_i, a_j)(1 − ρ_ij²),  a_i = ‖V_i‖² K_ii, ρ the
-normalised kernel: what the weaker neuron contributes beyond the stronger one. All pairs that are each
-other's nearest join in one round, and the joins are sorted afterwards, so that a round costs one
-matrix product and the result is that of joining one pair at a time.
+normalised kernel: what the weaker neuron contributes beyond the stronger one. All pairs that are
+each other's nearest join in one round, and the joins are sorted by cost afterwards: a round costs
+one matrix product, and the order is close to that of joining one pair at a time.
 
 *Pivoted basis*: a Cholesky factorisation K = LLᵀ of the contributions, largest residual first. The
 first k neurons span what k neurons of the layer can; refitted to them the error is exactly
@@ -104,7 +104,7 @@ def nearest_pairs(rows: FloatArray, weights: FloatArray) -> tuple[Indices, Indic
 def join(
     rows: FloatArray, weights: FloatArray, first: Indices, second: Indices
 ) -> tuple[FloatArray, FloatArray]:
-    """The unit row shared by each pair (top eigenvector of ‖V_i‖ u_i u_iᵀ summed) and its weights."""
+    """The unit row each pair shares (top eigenvector of Σ ‖V_i‖ u_i u_iᵀ), and its weights."""
     a, b = rows[first], rows[second]
     size_a = np.linalg.norm(weights[first], axis=1)
     size_b = np.linalg.norm(weights[second], axis=1)

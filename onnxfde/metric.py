@@ -1,7 +1,7 @@
 """How far apart two layers are when their inputs are distributed as N(μ, Σ).
 
-Whiten once, Σ = LLᵀ and u → u T with T = [[L, μ], [0, 1]]. With a free constant the inner product of
-two neurons is the covariance of their squares,
+Whiten once, Σ = LLᵀ and u → u T with T = [[L, μ], [0, 1]]. With a free constant the inner product
+of two neurons is the covariance of their squares,
 
     K(u, u′) = 2 [(u·u′)² − b²b′²] = φ(u)·φ(u′),     E[(u·z)²] = ‖u‖²,
 
@@ -40,7 +40,7 @@ class Metric:
 
     @classmethod
     def measured(cls, samples: FloatArray) -> Metric:
-        """Mean and covariance of rows of real inputs, regularised; inputs that never vary count as 1."""
+        """Mean and regularised covariance of real inputs; if nothing varies, Σ = I."""
         inputs = samples.shape[1]
         mean = samples.mean(axis=0)
         centred = samples - mean

@@ -1,25 +1,18 @@
-"""file → layers → merge order or partition → quotient → graph edit → checker + onnxruntime → report.
+"""file → layers → merge order or partition → quotient → graph edit → comparison → report.
 
-The three things one can do with a model, for Python and for the command line: `optimize` it,
-`inspect` it, and `verify` one against another.
+`optimize` a model, and `verify` one against another.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from onnxfde import __version__, files
 from onnxfde.budget import ROUNDING_STEPS
-from onnxfde.distance import Norm, Relation
 from onnxfde.errors import DataError
 from onnxfde.graph import (
     ROUNDOFF,
@@ -27,58 +20,36 @@ from onnxfde.graph import (
     ModelProto,
     check,
     copy_of,
-    count_parameters,
-    external_tensors,
-    locate,
-    read_model,
 )
 from onnxfde.inputs import (
     Range,
-    Samples,
-    check_range,
     input_specs,
-    load_samples,
-    make_samples,
-    random_samples,
 )
-from onnxfde.lumping import Linkage
-from onnxfde.passes.base import LayerChange, PassResult, Work
-from onnxfde.passes.merge_neurons import (
+from onnxfde.inspection import why_nothing
+from onnxfde.options import (
     DEFAULT_EPS,
-    MergeNeurons,
+    DEFAULT_RANGE,
+    Linkage,
+    Norm,
     Quotient,
+    Relation,
     Semantics,
-    budget_search,
 )
-from onnxfde.pattern import Refusal, find_layers, op
+from onnxfde.passes.base import LayerChange, PassResult, Work
+from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.probe import Probe
 from onnxfde.provenance import is_own_work, stamp
 from onnxfde.report import Change, Report
+from onnxfde.size import count_parameters, stored_bytes
+from onnxfde.source import (
+    Data,
+    Model,
+    Source,
+    open_data,
+    open_model,
+    verification_samples,
+)
 from onnxfde.verification import Verification, compare, require_equal
-
-Model = str | Path | ModelProto
-Data = str | Path | Mapping[str, npt.NDArray[Any]]
-
-DEFAULT_RANGE = (-1.0, 1.0)
-VERIFIED_ROWS = 1024
-LADDER = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
-ACTIVATIONS = (
-    "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Gelu", "Erf", "Softplus", "Elu", "HardSwish",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A model to work on and, if it came from a file, that file."""
-
-    graph: Graph
-    path: Path | None
-    sha256: str
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the model with its external weights."""
-        return stored_bytes(self.graph)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,41 +121,9 @@ def optimize(
     result = merge.apply(source.graph, probe, work)
     if not result.changed:
         return untouched(source, settings, work, why_nothing(source.graph, result), result)
-    return finished(source, result, settings, work, verified(source, result, probe, merge, work, verify))
-
-
-def open_model(model: Model) -> Source:
-    """Read and check a model, from a file or from memory."""
-    if isinstance(model, ModelProto):
-        check(model, "the model")
-        raw = hashlib.sha256(model.SerializeToString())
-        return Source(Graph(model), None, raw.hexdigest())
-    path = Path(model)
-    proto = read_model(path)
-    for tensor in external_tensors(proto):
-        locate(tensor, path.parent)
-    check(proto, str(path))
-    return Source(Graph(proto, path.parent), path, files.sha256(path))
-
-
-def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[Probe, str | None]:
-    """Where inputs come from, and a hash of the data."""
-    limits = check_range(limits)
-    if data is None:
-        return Probe(limits), None
-    specs = input_specs(graph)
-    if isinstance(data, Mapping):
-        samples, digest = make_samples(data, specs, "the data"), hashlib.sha256()
-        for name in sorted(data):
-            digest.update(np.ascontiguousarray(data[name]).tobytes())
-        return Probe(limits, samples), digest.hexdigest()
-    return Probe(limits, load_samples(Path(data), specs)), files.sha256(Path(data))
-
-
-def stored_bytes(graph: Graph) -> int:
-    """Bytes of a model with its external weights."""
-    outside = (locate(t, graph.folder or Path()).length for t in external_tensors(graph.model))
-    return int(graph.model.ByteSize()) + sum(outside)
+    return finished(
+        source, result, settings, work, verified(source, result, probe, merge, work, verify)
+    )
 
 
 def verified(
@@ -203,7 +142,11 @@ def verified(
         after = Graph(result.model, source.graph.folder)
         verification, old, new = compare(source.graph, after, samples, work.tick)
         changed = [layer for layer in result.layers if layer.changed]
-        if verification.unverified is None and merge.semantics == "budget" and all(map(lossless, changed)):
+        if (
+            verification.unverified is None
+            and merge.semantics == "budget"
+            and all(map(lossless, changed))
+        ):
             roundoff = max(ROUNDOFF[layer.dtype] for layer in changed)
             require_equal(source.graph, samples, old, new, roundoff)
     return verification
@@ -212,13 +155,6 @@ def verified(
 def lossless(layer: LayerChange) -> bool:
     """Whether a layer was asked to stay equal up to rounding."""
     return layer.eps is not None and layer.eps < ROUNDING_STEPS * ROUNDOFF[layer.dtype]
-
-
-def verification_samples(graph: Graph, probe: Probe) -> Samples:
-    """The data, or random inputs in the range (not those that the metric was measured on)."""
-    if probe.data is not None:
-        return probe.data
-    return random_samples(input_specs(graph), probe.limits, VERIFIED_ROWS, seed=1)
 
 
 def finished(
@@ -269,92 +205,6 @@ def untouched(
         unchanged=reason,
     )
     return Result(copy_of(model), report, source)
-
-
-def why_nothing(graph: Graph, result: PassResult) -> str:
-    """One sentence on why nothing was merged."""
-    if result.layers:
-        useful = [layer.useful_eps for layer in result.layers if layer.useful_eps is not None]
-        hint = f"; the smallest useful ε is {rounded_up(min(useful))}" if useful else ""
-        return f"no neurons merge at this setting{hint}"
-    if result.refused:
-        return f"none of the {len(result.refused)} square activations can be merged (see the reasons)"
-    if find_layers(graph)[0]:
-        return "no layer is selected"
-    found = Counter(op(n) for n in graph.model.graph.node if op(n) in ACTIVATIONS)
-    others = ", ".join(f"{count} × {name}" for name, count in found.items())
-    has = f"; its activations are {others}" if others else ""
-    return f"the model has no square activation (Mul(x, x) or Pow(x, 2)) between affine maps{has}"
-
-
-def rounded_up(eps: float) -> str:
-    """A number that is certainly not below ε, with three digits."""
-    if eps == 0:
-        return "0"
-    unit = 10.0 ** (np.floor(np.log10(eps)) - 2)
-    return f"{np.ceil(eps / unit) * unit:.3g}"
-
-
-@dataclass(frozen=True)
-class LayerView:
-    """A layer as `inspect` shows it."""
-
-    name: str
-    inputs: int
-    neurons: int
-    outputs: int
-    parameters: int
-    lossless: int
-    neurons_at: dict[float, int]
-    remark: str | None = None
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """The layers of a model and its near misses."""
-
-    layers: tuple[LayerView, ...]
-    refused: tuple[Refusal, ...]
-    parameters: int
-    nothing: str | None = None
-    """Why there is no layer, if there is none."""
-
-
-def inspect(
-    model: Model,
-    *,
-    data: Data | None = None,
-    input_range: Range = DEFAULT_RANGE,
-    work: Work | None = None,
-) -> Inspection:
-    """Find layers and what could be merged in them.
-
-    >>> from onnxfde.demo import demo_model
-    >>> [layer.neurons for layer in inspect(demo_model(), input_range=(0, 1)).layers]
-    [120]
-    """
-    work = work or Work()
-    source = open_model(model)
-    probe, _ = open_data(source.graph, data, input_range)
-    matches, refused = find_layers(source.graph)
-    views = []
-    for match in matches:
-        work.say(match.name)
-        inputs = probe.layer_inputs(source.graph, match, work.tick)
-        search = budget_search(match, inputs, "refit")
-        layer = match.layer
-        left = {}
-        for eps in LADDER:
-            found = search.within(eps)
-            left[eps] = len(found.blocks) if found else layer.neurons
-        views.append(
-            LayerView(
-                match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters,
-                left[0.0], left, inputs.remark,
-            )
-        )  # fmt: skip
-    nothing = None if matches else why_nothing(source.graph, PassResult(source.graph.model, (), tuple(refused)))
-    return Inspection(tuple(views), tuple(refused), count_parameters(source.graph.model), nothing)
 
 
 def verify(

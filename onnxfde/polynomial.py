@@ -34,7 +34,7 @@ class Layer:
     @property
     def inputs(self) -> int:
         """Inputs, d."""
-        return self.incoming.shape[1] - 1
+        return int(self.incoming.shape[1]) - 1
 
     @property
     def outputs(self) -> int:
@@ -63,7 +63,8 @@ class Layer:
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
         """Which neurons vary with the input and feed something."""
-        return np.any(self.incoming[:, :-1] != 0, axis=1) & np.any(self.outgoing != 0, axis=0)
+        varies = np.any(self.incoming[:, :-1] != 0, axis=1)
+        return np.asarray(varies & np.any(self.outgoing != 0, axis=0))
 
     def without_constants(self) -> Layer:
         """Only the neurons that are alive; what the others contribute moves into c."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxfde.affine import op
 from onnxfde.errors import DataError, RuntimeUnavailable
-from onnxfde.graph import Graph, truncated
+from onnxfde.graph import Graph, ModelProto, ValueInfoProto, names_used
 from onnxfde.inputs import SAMPLES, Range, Samples, input_specs, latin_hypercube, random_samples
 from onnxfde.metric import Metric
-from onnxfde.pattern import Match, op
+from onnxfde.pattern import Match
 from onnxfde.polynomial import FloatArray
 
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
@@ -87,3 +88,26 @@ def origin(graph: Graph, value: str) -> str:
         value = node.input[0]
         node = graph.producers.get(value)
     return value
+
+
+def truncated(model: ModelProto, value: str) -> ModelProto:
+    """The part of a model that makes one value, as a model with that output."""
+    graph = Graph(model)
+    needed, pending = set(), [value]
+    while pending:
+        name = pending.pop()
+        node = graph.producers.get(name)
+        if name in needed or node is None:
+            needed.add(name)
+            continue
+        needed.add(name)
+        pending.extend(names_used(node))
+    part = ModelProto(
+        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
+    )
+    part.graph.name = model.graph.name
+    part.graph.input.extend(model.graph.input)
+    part.graph.node.extend(n for n in model.graph.node if needed.intersection(n.output))
+    part.graph.initializer.extend(t for t in model.graph.initializer if t.name in needed)
+    part.graph.output.append(ValueInfoProto(name=value))
+    return part

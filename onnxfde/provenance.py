@@ -1,6 +1,6 @@
 """What onnxfde writes about itself into a model, and how it recognises its own work.
 
-    onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of all layers)
+onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of all layers)
 """
 
 from __future__ import annotations

@@ -66,9 +66,11 @@ def backward_single(layer: Layer, blocks: Blocks) -> Layer:
 def shared_direction(layer: Layer, block: list[int]) -> FloatArray:
     """The top eigenvector of Σ ‖V_i‖ u_i u_iᵀ; a single neuron keeps its row."""
     if len(block) == 1:
-        return layer.incoming[block[0]]
+        return np.asarray(layer.incoming[block[0]])
     weight = np.sqrt(np.linalg.norm(layer.outgoing[:, block], axis=0))
-    return np.asarray(np.linalg.svd(layer.incoming[block] * weight[:, None], full_matrices=False)[2][0])
+    return np.asarray(
+        np.linalg.svd(layer.incoming[block] * weight[:, None], full_matrices=False)[2][0]
+    )
 
 
 def refit(layer: Layer, start: Layer, metric: Metric) -> Layer:

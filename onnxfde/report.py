@@ -1,4 +1,4 @@
-"""The report of a run: what `--report` writes, documented field by field in the README (schema 1)."""
+"""The report of a run, as `--report` writes it; the README explains its fields (schema 1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ class Report:
     @property
     def grp_percent(self) -> float:
         """Remaining nonzero parameters in percent of the original's."""
-        return 100 * self.parameters.after / self.parameters.before if self.parameters.before else 100.0
+        return (
+            100 * self.parameters.after / self.parameters.before
+            if self.parameters.before
+            else 100.0
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""

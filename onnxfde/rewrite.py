@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.affine import Affine, Layout
 from onnxfde.graph import Graph, NodeProto, make_add, make_constant, make_tensor, names_used
-from onnxfde.pattern import Affine, Layout, Match, activation_input
+from onnxfde.pattern import Match, activation_input
 from onnxfde.polynomial import FloatArray, Layer
 
 Array = npt.NDArray[Any]
@@ -106,7 +107,10 @@ class Edit:
         source = activation_input(node, side.layout)
         rank = self.graph.rank(source) if side.layout == "columns" else None
         addend = self.new_constant(
-            node, f"{value}_bias", as_addend(bias, side.layout, rank), like=int(side.layout == "rows")
+            node,
+            f"{value}_bias",
+            as_addend(bias, side.layout, rank),
+            like=int(side.layout == "rows"),
         )
         fresh = self.unused_name(f"{value}_sum")
         if value in self.graph.outputs or len(self.graph.consumers.get(value, [])) != 1:
@@ -172,7 +176,9 @@ class Edit:
             for node in [n for n in self.proto.node if name in n.output]:
                 self.proto.node.remove(node)
                 self.orphans.extend(n for n in node.input if n not in self.orphans)
-                used = {n for other in self.proto.node for n in names_used(other)} | self.graph.outputs
+                used = {
+                    n for other in self.proto.node for n in names_used(other)
+                } | self.graph.outputs
             self.forget(name)
 
 

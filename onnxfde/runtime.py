@@ -28,7 +28,9 @@ Run = Callable[[dict[str, Array]], list[Array]]
 LOG_ERRORS_ONLY = 4
 
 ORT_ERRORS = tuple(
-    kind for kind in vars(ort_errors).values() if isinstance(kind, type) and issubclass(kind, Exception)
+    kind
+    for kind in vars(ort_errors).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
 )
 
 
@@ -79,7 +81,9 @@ def one_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def run_all(runner: Runner, samples: Samples, tick: Callable[[], None] = lambda: None) -> list[Array]:
+def run_all(
+    runner: Runner, samples: Samples, tick: Callable[[], None] = lambda: None
+) -> list[Array]:
     """Outputs for all samples, samples on the leading axis."""
     collected: list[list[Array]] = []
     batched = True

@@ -1,7 +1,7 @@
 """Comparing two models by running them on the same inputs.
 
-    relative L2 = ‖y′ − y‖ / ‖y − mean y‖          (no value where the output is constant)
-    equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
+relative L2 = ‖y′ − y‖ / ‖y − mean y‖          (no value where the output is constant)
+equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def compare(
     after = run_all(runner, samples, tick)
     for old, new in zip(before, after, strict=True):
         if old.shape != new.shape:
-            raise VerificationError(f"the outputs have different shapes, {old.shape} and {new.shape}")
+            raise VerificationError(
+                f"the outputs have different shapes, {old.shape} and {new.shape}"
+            )
     return measure(before, after, samples, runner.engine), before, after
 
 
@@ -67,7 +69,9 @@ def load_result(model: ModelProto, folder: Path | None) -> Runner:
     try:
         return load(model, folder)
     except RuntimeUnavailable as reason:
-        raise VerificationError(f"the result does not run although the original does: {reason}") from None
+        raise VerificationError(
+            f"the result does not run although the original does: {reason}"
+        ) from None
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:

@@ -10,25 +10,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from onnxfde.budget import Budget, Reduced, constant_layer
-from onnxfde.distance import Norm, Relation
 from onnxfde.errors import OptionError, UsageError
 from onnxfde.graph import ROUNDOFF, Graph, copy_of
-from onnxfde.lumping import Dendrogram, Linkage
+from onnxfde.lumping import Dendrogram
+from onnxfde.options import DEFAULT_EPS, Linkage, Norm, Quotient, Relation, Semantics
 from onnxfde.passes.base import LayerChange, PassResult, Work
 from onnxfde.pattern import Match, find_layers
 from onnxfde.polynomial import Layer
 from onnxfde.probe import LayerInputs, Probe
 from onnxfde.quotient import backward_single, balanced, forward_exact, forward_single, refit
 from onnxfde.rewrite import write_layer
-
-Semantics = Literal["budget", "paper"]
-Quotient = Literal["refit", "single", "exact"]
-DEFAULT_EPS = 0.1
 
 
 @dataclass(frozen=True)
@@ -65,22 +61,29 @@ class MergeNeurons:
             if value is not None and value not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise UsageError(f"--{name} '{value}' is not one of {known}")
+        self.check_values()
+        self.check_combinations()
+
+    def check_values(self) -> None:
+        """Refuse numbers that make no sense."""
         for name, eps in (("", self.eps), *self.layer_eps):
             if not (math.isfinite(eps) and eps >= 0):
                 raise OptionError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
+        if self.neurons is not None and self.neurons < 1:
+            raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise OptionError(f"--keep {self.keep:.4g} is not a share above 0 % and up to 100 %")
+
+    def check_combinations(self) -> None:
+        """Refuse options that contradict each other."""
         if self.neurons is not None and self.keep is not None:
             raise UsageError("--neurons and --keep cannot be combined: give one")
         if self.layer_eps and (self.neurons is not None or self.keep is not None):
             raise UsageError("--eps cannot be combined with --neurons or --keep")
-        if self.neurons is not None and self.neurons < 1:
-            raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
-        if self.keep is not None and not 0 < self.keep <= 1:
-            raise OptionError(f"--keep {self.keep:.4g} is not a fraction above 0 % and up to 100 %")
-        if self.quotient == "exact" and self.semantics == "budget":
-            raise UsageError("--quotient exact needs --semantics paper: budget blocks are not forward")
-        if self.quotient == "exact" and self.relation == "backward":
-            raise UsageError("--quotient exact needs --relation forward")
-        if self.semantics == "budget" and (self.relation, self.norm, self.linkage) != PAPER_DEFAULTS:
+        if self.quotient == "exact" and (self.semantics, self.relation) != ("paper", "forward"):
+            raise UsageError("--quotient exact needs --semantics paper and --relation forward")
+        chosen = (self.relation, self.norm, self.linkage)
+        if self.semantics == "budget" and chosen != PAPER_DEFAULTS:
             raise UsageError("--relation, --norm and --linkage need --semantics paper")
 
     @property
@@ -88,7 +91,9 @@ class MergeNeurons:
         """The quotient, with the default of the semantics."""
         return self.quotient or ("refit" if self.semantics == "budget" else "single")
 
-    def apply(self, graph: Graph, probe: Probe | None = None, work: Work | None = None) -> PassResult:
+    def apply(
+        self, graph: Graph, probe: Probe | None = None, work: Work | None = None
+    ) -> PassResult:
         """Merge the neurons of every selected layer, in graph order."""
         probe, work = probe or Probe(), work or Work()
         with work.timed("match"):
@@ -111,7 +116,9 @@ class MergeNeurons:
         """The layers to work on; unknown names and globs without a match are errors."""
         for wanted in (*(name for name, _ in self.layer_eps), *self.layers):
             if names and not any(n == wanted or fnmatchcase(n, wanted) for n in names):
-                raise OptionError(f"no layer is called '{wanted}'; the layers are {', '.join(names)}")
+                raise OptionError(
+                    f"no layer is called '{wanted}'; the layers are {', '.join(names)}"
+                )
 
         def listed(name: str, globs: tuple[str, ...]) -> bool:
             return any(name == g or fnmatchcase(name, g) for g in globs)
@@ -130,7 +137,11 @@ class MergeNeurons:
         layer = reduced.layer if reduced else match.layer
         remark = inputs.remark
         if reduced and not np.isfinite(layer.incoming).all():
-            reduced, layer, remark = None, match.layer, "its merged weights overflow the stored type"
+            reduced, layer, remark = (
+                None,
+                match.layer,
+                "its merged weights overflow the stored type",
+            )
         change = LayerChange(
             name=match.name,
             inputs=layer.inputs,
@@ -160,8 +171,7 @@ class MergeNeurons:
 
     def budget(self, match: Match, inputs: LayerInputs) -> tuple[Reduced | None, float | None]:
         """The fewest neurons within ε, or the smallest ε that would do something."""
-        quotient = "single" if self.quotient_used == "single" else "refit"
-        search = budget_search(match, inputs, quotient)
+        search = budget_search(match, inputs, single=self.quotient == "single")
         count = self.count(match.layer)
         if count is not None:
             return search.at_most(count), None
@@ -192,7 +202,11 @@ class MergeNeurons:
         """The neurons of each block, before any refit."""
         if self.relation == "backward":
             return backward_single(layer, blocks)
-        return forward_exact(layer, blocks) if self.quotient == "exact" else forward_single(layer, blocks)
+        return (
+            forward_exact(layer, blocks)
+            if self.quotient == "exact"
+            else forward_single(layer, blocks)
+        )
 
 
 CHOICES = {
@@ -205,11 +219,11 @@ CHOICES = {
 PAPER_DEFAULTS = ("forward", "sum", "closure")
 
 
-def budget_search(match: Match, inputs: LayerInputs, quotient: Literal["refit", "single"]) -> Budget:
+def budget_search(match: Match, inputs: LayerInputs, single: bool = False) -> Budget:
     """A search for fewer neurons in a matched layer."""
     dtype = match.incoming.dtype
     return Budget(
-        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, quotient
+        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, not single
     )
 
 

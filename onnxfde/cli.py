@@ -1,0 +1,305 @@
+"""The command line: parse, call, print, and turn one class of errors into one line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from onnxfde import __version__
+from onnxfde.errors import OnnxfdeError, OptionError, UsageError
+from onnxfde.options import (
+    DEFAULT_EPS,
+    DEFAULT_RANGE,
+    Linkage,
+    Norm,
+    Quotient,
+    Relation,
+    Semantics,
+)
+
+if TYPE_CHECKING:
+    from onnxfde.inputs import Range
+
+
+class Commands(TyperGroup):
+    """Commands whose errors are one line on stderr."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except OnnxfdeError as error:
+            typer.echo(f"onnxfde: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Make trained ONNX networks smaller by merging neurons that do the same thing.",
+    epilog="Try: onnxfde demo",
+)
+
+In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.")]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="Real inputs: .npz with one array an input ('y' for labels or targets), or .npy.",
+    ),
+]
+InputRange = Annotated[
+    str | None,
+    typer.Option(
+        "--input-range",
+        metavar="LO:HI",
+        help="Range of the inputs when there is no data. [default: -1:1]",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print reasons and times.")]
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        typer.echo(f"onnxfde {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of all commands."""
+
+
+@app.command(epilog="Example: onnxfde optimize in.onnx out.onnx --eps 0.1 --data calibration.npz")
+def optimize(
+    model: In,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; may be IN.")],
+    eps: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[LAYER=]EPS",
+            help="Allowed relative change of a layer's output; repeat for single layers. "
+            "[default: 0.1]",
+        ),
+    ] = None,
+    neurons: Annotated[
+        int | None, typer.Option(metavar="N", help="Leave N neurons in each layer, instead of ε.")
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Leave this share of each layer's neurons, e.g. 25%."),
+    ] = None,
+    data: DataFile = None,
+    input_range: InputRange = None,
+    semantics: Annotated[
+        Semantics,
+        typer.Option(help="What ε means: a bound on the change, or a pairwise threshold."),
+    ] = "budget",
+    quotient: Annotated[
+        Quotient | None,
+        typer.Option(
+            help="How a block becomes fewer neurons. [default: refit for budget, single for paper]"
+        ),
+    ] = None,
+    relation: Annotated[
+        Relation, typer.Option(help="paper: compare outgoing or incoming weights.")
+    ] = "forward",
+    norm: Annotated[Norm, typer.Option(help="paper, backward: how differences add up.")] = "sum",
+    linkage: Annotated[
+        Linkage, typer.Option(help="paper: blocks by chains of neighbours, or all pairs within ε.")
+    ] = "closure",
+    layers: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Only these layers (repeatable).")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Not these layers (repeatable).")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Run both models and compare them.")
+    ] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Optimize again what these settings made before.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Merge neurons of IN and write the smaller model to OUT."""
+    from onnxfde import console, files, pipeline
+
+    overall, by_layer = parse_eps(eps or [])
+    if eps and (neurons is not None or keep is not None):
+        raise UsageError("--eps cannot be combined with --neurons or --keep")
+    for target in (None if dry_run else out, report):
+        if target is not None:
+            files.check_target(target)
+    with console.progress(quiet) as work:
+        result = pipeline.optimize(
+            model,
+            DEFAULT_EPS if overall is None else overall,
+            layer_eps=by_layer,
+            neurons=neurons,
+            keep=parse_share(keep),
+            semantics=semantics,
+            quotient=quotient,
+            relation=relation,
+            norm=norm,
+            linkage=linkage,
+            layers=tuple(layers or ()),
+            skip=tuple(skip or ()),
+            data=data,
+            input_range=range_of(input_range),
+            verify=verify,
+            force=force,
+            work=work,
+        )
+        written = result.report if dry_run else result.save(out)
+    if report is not None:
+        files.write_text(report, written.to_json())
+    if not quiet:
+        remark_on_range(data, input_range)
+        console.show_report(written, "" if dry_run else str(out), verbose)
+
+
+@app.command(epilog="Example: onnxfde inspect in.onnx --input-range 0:1")
+def inspect(
+    model: In,
+    data: DataFile = None,
+    input_range: InputRange = None,
+    as_json: Json = False,
+) -> None:
+    """Show the layers of IN, what merging would leave of them, and every near miss."""
+    from onnxfde import console, inspection
+
+    with console.progress(as_json) as work:
+        found = inspection.inspect(model, data=data, input_range=range_of(input_range), work=work)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+        return
+    remark_on_range(data, input_range)
+    console.show_inspection(found)
+
+
+@app.command(epilog="Example: onnxfde verify in.onnx out.onnx --data test.npz --tolerance 0.05")
+def verify(
+    model: Annotated[Path, typer.Argument(metavar="A", help="The original model.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="The model to compare with it.")],
+    data: DataFile = None,
+    input_range: InputRange = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="Exit with 1 if the relative L2 error is larger."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run A and B on the same inputs and measure how far apart they are."""
+    from onnxfde import console, pipeline
+
+    with console.progress(as_json) as work:
+        found = pipeline.verify(
+            model, other, data=data, input_range=range_of(input_range), work=work
+        )
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+    else:
+        console.show_verification(console.console(), found)
+    if found.unverified:
+        raise typer.Exit(1)
+    if tolerance is not None and not (found.relative_l2 or found.max_abs_error or 0.0) <= tolerance:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: onnxfde demo --save demo")
+def demo(
+    eps: Annotated[float, typer.Option(help="Allowed relative change of the output.")] = 0.1,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the model, its data and the result here."),
+    ] = None,
+) -> None:
+    """Optimize a small network that ships with onnxfde and show the report."""
+    from onnxfde import console, files, pipeline
+    from onnxfde.demo import demo_data, demo_model
+
+    result = pipeline.optimize(demo_model(), eps, data=demo_data())
+    if save is None:
+        console.show_report(result.report, "", verbose=False)
+        typer.echo("Try it yourself: onnxfde demo --save demo")
+        return
+    for file in (demo_model(), demo_data()):
+        files.copy_file(file, save / file.name)
+    target = save / "gly-small.onnx"
+    console.show_report(result.save(target), str(target), verbose=False)
+    typer.echo(
+        f"Made with: onnxfde optimize {save}/gly.onnx {target} --eps {eps:g} --data {save}/gly.npz"
+    )
+
+
+def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
+    """`0.1` and `LAYER=0.05` as the ε of all layers and those of single ones."""
+    overall, by_layer = None, {}
+    for text in values:
+        name, _, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise OptionError(f"--eps {text}: '{number}' is not a number") from None
+        if name:
+            by_layer[name] = value
+        else:
+            overall = value
+    return overall, by_layer
+
+
+def parse_share(text: str | None) -> float | None:
+    """`25%` or `0.25` as a fraction."""
+    if text is None:
+        return None
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise OptionError(f"--keep {text}: give a share such as 25% or 0.25") from None
+
+
+def range_of(text: str | None) -> Range:
+    """The input range, or the default one."""
+    from onnxfde.inputs import parse_range
+
+    return DEFAULT_RANGE if text is None else parse_range(text)
+
+
+def remark_on_range(data: Path | None, input_range: str | None) -> None:
+    """Say that the inputs were guessed."""
+    if data is None and input_range is None:
+        typer.echo(
+            "note: inputs are taken to be in [-1, 1]; --data or --input-range gives better results",
+            err=True,
+        )
+
+
+def main() -> None:
+    """Entry point; a termination cleans up like an interruption."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    app(prog_name="onnxfde")

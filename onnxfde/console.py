@@ -1,0 +1,157 @@
+"""What the commands print: tables and findings on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onnxfde.inspection import Inspection
+from onnxfde.passes.base import LayerChange, Work
+from onnxfde.pattern import Refusal
+from onnxfde.report import Report
+from onnxfde.verification import Verification
+
+LARGE_ERROR = 0.1
+PLAIN_WIDTH = 120
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that does not cut tables when its output goes to a file."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Work]:
+    """Show what is being worked on while it lasts; only on a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield Work()
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+        runs = 0
+
+        def say(text: str) -> None:
+            nonlocal runs
+            runs = 0
+            bar.update(task, description=escape(text))
+
+        def tick() -> None:
+            nonlocal runs
+            runs += 1
+            bar.update(task, advance=1)
+
+        yield Work(say=say, tick=tick)
+
+
+def show_report(report: Report, target: str, verbose: bool) -> None:
+    """The before/after table and what was measured."""
+    out = console()
+    if report.layers:
+        out.print(layer_table(report.layers))
+    if verbose or not report.changed:
+        show_refusals(out, report.refused)
+    if report.unchanged:
+        out.print(f"Nothing to do: {escape(report.unchanged)}.")
+        out.print(
+            f"{escape(target)} is the input, byte for byte." if target else "Nothing was written."
+        )
+    else:
+        show_totals(out, report, target)
+    if verbose:
+        spent = ", ".join(f"{stage} {s:.3f} s" for stage, s in report.seconds.items())
+        out.print(f"time: {spent}")
+
+
+def layer_table(layers: tuple[LayerChange, ...]) -> Table:
+    """One row a layer."""
+    table = Table("layer", "shape", "neurons", "parameters", "GRP %", "ε", "layer error")
+    for layer in layers:
+        share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
+        table.add_row(
+            escape(layer.name),
+            f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
+            arrow(layer.neurons_before, layer.neurons_after),
+            arrow(layer.parameters_before, layer.parameters_after),
+            f"{share:.1f}",
+            "–" if layer.eps is None else f"{layer.eps:g}",
+            f"{layer.error:.2g}",
+        )
+    return table
+
+
+def arrow(before: int, after: int) -> str:
+    """A number before and after."""
+    return f"{before:,} → {after:,}" if before != after else f"{before:,}"
+
+
+def show_totals(out: Console, report: Report, target: str) -> None:
+    """Size and measured error of the whole model."""
+    size, count = report.bytes, report.parameters
+    out.print(f"parameters  {arrow(count.before, count.after)}  (GRP {report.grp_percent:.1f} %)")
+    out.print(f"bytes       {arrow(size.before, size.after)}")
+    if report.verification:
+        show_verification(out, report.verification)
+    out.print(f"written to  {escape(target)}" if target else "Dry run: nothing was written.")
+
+
+def show_verification(out: Console, found: Verification) -> None:
+    """What running both models showed."""
+    if found.unverified:
+        out.print(f"NOT VERIFIED: {escape(found.unverified)}")
+        return
+    if found.max_abs_error is None or found.mean_abs_error is None:
+        out.print("the model has no floating-point output to compare")
+        return
+    relative = "n/a (constant output)" if found.relative_l2 is None else f"{found.relative_l2:.3g}"
+    out.print(
+        f"measured    relative L2 {relative}, max {found.max_abs_error:.3g}, "
+        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {escape(found.source)}, "
+        f"{found.engine})"
+    )
+    if found.metric and found.metric_before is not None and found.metric_after is not None:
+        out.print(f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
+    if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
+        out.print(
+            f"The outputs changed by more than {LARGE_ERROR:.0%}: use a smaller --eps, or give the "
+            "inputs the model really sees with --data or --input-range."
+        )
+
+
+def show_refusals(out: Console, refused: tuple[Refusal, ...]) -> None:
+    """Every near miss with its reason."""
+    for refusal in refused:
+        out.print(f"left alone  {escape(refusal.node)}: {escape(refusal.reason)}")
+
+
+def show_inspection(found: Inspection) -> None:
+    """Layers, what merging would leave of them, and near misses."""
+    out = console()
+    if found.layers:
+        steps = list(found.layers[0].neurons_at)[1:]
+        ladder = [f"ε {eps:g}" for eps in steps]
+        table = Table("layer", "shape", "parameters", "neurons", "lossless", *ladder)
+        for layer in found.layers:
+            table.add_row(
+                escape(layer.name),
+                f"{layer.inputs}-{layer.neurons}-{layer.outputs}",
+                f"{layer.parameters:,}",
+                f"{layer.neurons:,}",
+                f"{layer.lossless:,}",
+                *(f"{layer.neurons_at[eps]:,}" for eps in steps),
+            )
+        out.print(table)
+    for layer in found.layers:
+        if layer.remark:
+            out.print(f"{escape(layer.name)}: {escape(layer.remark)}")
+    show_refusals(out, found.refused)
+    if found.nothing:
+        out.print(f"No layer found: {escape(found.nothing)}.")

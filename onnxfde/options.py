@@ -1,0 +1,12 @@
+"""The choices that options offer; imports nothing, so that `--help` stays fast."""
+
+from typing import Literal
+
+Semantics = Literal["budget", "paper"]
+Quotient = Literal["refit", "single", "exact"]
+Relation = Literal["forward", "backward"]
+Norm = Literal["sum", "max"]
+Linkage = Literal["closure", "diameter"]
+
+DEFAULT_EPS = 0.1
+DEFAULT_RANGE = (-1.0, 1.0)

@@ -1,0 +1,79 @@
+"""Opening what the user gives: a model, from a file or from memory, and data for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde import files
+from onnxfde.graph import Graph, ModelProto, check, external_tensors, locate, read_model
+from onnxfde.inputs import (
+    Range,
+    Samples,
+    check_range,
+    input_specs,
+    load_samples,
+    make_samples,
+    random_samples,
+)
+from onnxfde.probe import Probe
+from onnxfde.size import stored_bytes
+
+Model = str | Path | ModelProto
+Data = str | Path | Mapping[str, npt.NDArray[Any]]
+VERIFIED_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model to work on and, if it came from a file, that file."""
+
+    graph: Graph
+    path: Path | None
+    sha256: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the model with its external weights."""
+        return stored_bytes(self.graph)
+
+
+def open_model(model: Model) -> Source:
+    """Read and check a model, from a file or from memory."""
+    if isinstance(model, ModelProto):
+        check(model, "the model")
+        raw = hashlib.sha256(model.SerializeToString())
+        return Source(Graph(model), None, raw.hexdigest())
+    path = Path(model)
+    proto = read_model(path)
+    for tensor in external_tensors(proto):
+        locate(tensor, path.parent)
+    check(proto, str(path))
+    return Source(Graph(proto, path.parent), path, files.sha256(path))
+
+
+def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[Probe, str | None]:
+    """Where inputs come from, and a hash of the data."""
+    limits = check_range(limits)
+    if data is None:
+        return Probe(limits), None
+    specs = input_specs(graph)
+    if isinstance(data, Mapping):
+        samples, digest = make_samples(data, specs, "the data"), hashlib.sha256()
+        for name in sorted(data):
+            digest.update(np.ascontiguousarray(data[name]).tobytes())
+        return Probe(limits, samples), digest.hexdigest()
+    return Probe(limits, load_samples(Path(data), specs)), files.sha256(Path(data))
+
+
+def verification_samples(graph: Graph, probe: Probe) -> Samples:
+    """The data, or random inputs in the range (not those that the metric was measured on)."""
+    if probe.data is not None:
+        return probe.data
+    return random_samples(input_specs(graph), probe.limits, VERIFIED_ROWS, seed=1)
