@@ -11,7 +11,6 @@ accepted by what it is then: within ε in the metric, or equal to the original u
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,7 +30,10 @@ from onnxfde.polynomial import Blocks, FloatArray, Layer
 from onnxfde.quotient import RIDGE, balanced, refit
 
 ROUNDING_STEPS = 16
-DENSE_COUNTS = 256
+ESTIMATE_NOISE = 1e-6
+"""Errors estimated from Gram matrices are no better than this, relative to the layer's output."""
+WINDOW = 8
+FULL_SCAN = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +63,7 @@ class Budget:
         best = self._lossless
         if eps < self.floor or not self.layer.neurons:
             return best
-        if self.refitted:
-            best = fewer(best, self._from_basis(eps))
-        return fewer(best, self._from_tree(eps, len(best.blocks) if best else self.layer.neurons))
+        return self._from_tree(eps, len(best.blocks) if best else self.layer.neurons) or best
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
@@ -82,10 +82,7 @@ class Budget:
         count = self.layer.neurons - 1
         if count < 1:
             return 0.0
-        errors = [self._tree_candidate(count).error]
-        if self.refitted:
-            errors.append(self._basis_candidate(count).error)
-        return min(errors)
+        return self._tree_candidate(count).error
 
     @cached_property
     def _lossless(self) -> Reduced | None:
@@ -106,9 +103,9 @@ class Budget:
         return found
 
     def _equal(self) -> Reduced | None:
-        if self.refitted:
-            return self._from_basis(0.0)
-        return self._from_tree(0.0, self.layer.neurons)
+        if not self.refitted:
+            return self._from_tree(0.0, self.layer.neurons)
+        return self._from_basis() if self._dependent() else self._without_constants()
 
     @cached_property
     def _canonical(self) -> tuple[Layer, Indices]:
@@ -130,7 +127,7 @@ class Budget:
 
     @cached_property
     def _tree(self) -> MergeTree:
-        return merge_tree(self._rows.copy(), self.layer.outgoing)
+        return merge_tree(self._rows, self.layer.outgoing)
 
     @cached_property
     def _basis(self) -> PivotedBasis:
@@ -147,7 +144,7 @@ class Budget:
     def _allowed(self, eps: float) -> float:
         """An upper limit for the estimated error of a candidate worth building."""
         rounding = float(np.sqrt(np.mean(np.sum(self._rounding**2, axis=1))))
-        return max(eps * self._total * (1 + 1e-6), 10 * rounding)
+        return max((eps + ESTIMATE_NOISE) * self._total, 10 * rounding)
 
     def _accepts(self, candidate: Reduced, eps: float) -> bool:
         if eps >= self.floor and candidate.error <= eps:
@@ -156,30 +153,48 @@ class Budget:
             change = np.abs(candidate.layer(self.samples) - self._reference)
         return bool(np.all(change <= self._rounding))
 
-    def _from_basis(self, eps: float) -> Reduced | None:
-        """The shortest acceptable prefix of the pivoted basis (its errors never grow)."""
+    def _dependent(self) -> bool:
+        """Whether the others could make up for some neuron, up to rounding.
+
+        Refitted without neuron i the layer's error is ‖V_i‖ / √[K⁻¹]_ii.
+        """
+        scale = np.sqrt(kernel_diagonal(self._rows))
+        gram = kernel(self._rows, self._rows) / np.outer(scale, scale)
+        inverse = np.linalg.inv(gram + RIDGE * np.eye(len(gram)))
+        alone = np.linalg.norm(self.layer.outgoing, axis=0) * scale
+        return bool(np.any(alone <= self._allowed(0.0) * np.sqrt(np.abs(np.diag(inverse)))))
+
+    def _from_basis(self) -> Reduced | None:
+        """The shortest prefix of the pivoted basis that is equal up to rounding."""
+        shortest = int(np.argmax(self._basis.errors <= self._allowed(0.0)))
+        tried = range(max(shortest, 1), self.layer.neurons)
+        at = bisect.bisect_left(
+            tried, True, key=lambda k: self._accepts(self._basis_candidate(k), 0.0)
+        )
+        return self._basis_candidate(tried[at]) if at < len(tried) else self._without_constants()
+
+    def _without_constants(self) -> Reduced | None:
+        """What is left when only dead and constant neurons go."""
         size = self.layer.neurons
-        shortest = int(np.argmax(self._basis.errors <= self._allowed(eps)))
-        tried = range(max(shortest, 1), size)
-
-        def fits(count: int) -> bool:
-            return self._accepts(self._basis_candidate(count), eps)
-
-        if tried and fits(tried[0]):
-            return self._basis_candidate(tried[0])
-        at = bisect.bisect_left(tried, True, lo=min(1, len(tried)), key=fits)
-        if at < len(tried):
-            return self._basis_candidate(tried[at])
-        return self._basis_candidate(size) if size < self.original.neurons else None
+        if size == self.original.neurons:
+            return None
+        blocks = tuple((i,) for i in range(size))
+        return self._built(self.layer.incoming, self._rows, blocks)
 
     def _basis_candidate(self, count: int) -> Reduced:
         kept, blocks = self._basis.cut(count)
-        return self._built(self.layer.incoming[kept], self._rows[kept], blocks)
+        return self._built(self.layer.incoming[kept], self._rows[kept], blocks, exact=True)
 
     def _from_tree(self, eps: float, limit: int) -> Reduced | None:
-        """The first acceptable cut of the merge tree with fewer than `limit` blocks."""
+        """The fewest blocks of the merge tree, below `limit`, that are acceptable.
+
+        The error along the tree is only nearly monotone: bisection finds a count, and those just
+        below it are tried as well (all of them when there are few). Both are monotone in ε.
+        """
         allowed = self._allowed(eps)
-        for count in counts(limit):
+        tried = range(1, limit)
+        at = bisect.bisect_left(tried, True, key=lambda k: self._tree_error(k) <= allowed)
+        for count in range(at + 1 - WINDOW if at >= FULL_SCAN else 1, limit):
             if self._tree_error(count) <= allowed:
                 candidate = self._tree_candidate(count)
                 if self._accepts(candidate, eps):
@@ -194,10 +209,13 @@ class Budget:
                 incoming[i], nodes[i] = self.layer.incoming[block[0]], self._rows[block[0]]
         return self._built(incoming, nodes, blocks)
 
-    def _built(self, incoming: FloatArray, rows: FloatArray, blocks: Blocks) -> Reduced:
+    def _built(
+        self, incoming: FloatArray, rows: FloatArray, blocks: Blocks, exact: bool = False
+    ) -> Reduced:
         """The quotient with these neurons, as it will read back from the file."""
-        start = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
-        fitted = refit(self.layer, start, self.metric) if self.refitted else start
+        fitted = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
+        if self.refitted and len(blocks) < self.layer.neurons:
+            fitted = refit(self.layer, fitted, self.metric, exact)
         stored = balanced(fitted).stored_as(self.dtype)
         _, order = self._canonical
         named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)
@@ -246,18 +264,3 @@ def constant_layer(layer: Layer, dtype: npt.DTypeLike) -> Reduced | None:
     offset = layer.without_constants().offset
     stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset).stored_as(dtype)
     return Reduced(stored, (tuple(range(layer.neurons)),), 0.0)
-
-
-def fewer(a: Reduced | None, b: Reduced | None) -> Reduced | None:
-    """The one with fewer neurons, the first at a tie."""
-    if a is None or b is None:
-        return a or b
-    return b if len(b.blocks) < len(a.blocks) else a
-
-
-def counts(limit: int) -> Iterator[int]:
-    """Neuron counts to try below `limit`: all of them first, then ever wider apart."""
-    count = 1
-    while count < limit:
-        yield count
-        count += max(1, count // DENSE_COUNTS)

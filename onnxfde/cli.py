@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from dataclasses import asdict
@@ -26,6 +27,9 @@ from onnxfde.options import (
 
 if TYPE_CHECKING:
     from onnxfde.inputs import Range
+
+
+SMALL_MODEL = 4_000_000
 
 
 class Commands(TyperGroup):
@@ -147,6 +151,7 @@ def optimize(
     verbose: Verbose = False,
 ) -> None:
     """Merge neurons of IN and write the smaller model to OUT."""
+    spare_threads(model)
     from onnxfde import console, files, pipeline
 
     overall, by_layer = parse_eps(eps or [])
@@ -255,6 +260,12 @@ def demo(
     typer.echo(
         f"Made with: onnxfde optimize {save}/gly.onnx {target} --eps {eps:g} --data {save}/gly.npz"
     )
+
+
+def spare_threads(*models: Path) -> None:
+    """Keep BLAS to one thread for small models, which gain nothing from more; call it first."""
+    if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:

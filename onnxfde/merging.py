@@ -12,6 +12,7 @@ first k neurons span what k neurons of the layer can; refitted to them the error
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,46 +60,93 @@ class MergeTree:
 
 def merge_tree(rows: FloatArray, outgoing: FloatArray) -> MergeTree:
     """Join whitened rows in rounds of mutual nearest neighbours until one is left."""
-    size = np.linalg.norm(rows, axis=1)
-    rows, weights = rows / size[:, None], outgoing.T * size[:, None] ** 2
-    nodes, ids = [rows], np.arange(len(rows))
-    heights = [np.zeros(len(rows))]
+    size = len(rows)
+    market = Market.of(rows, outgoing)
+    nodes: list[FloatArray] = [market.rows.copy()]
     joins: list[Indices] = []
-    while len(rows) > 1:
-        first, second, cost = nearest_pairs(rows, weights)
-        joined, joined_weights = join(rows, weights, first, second)
-        known = np.concatenate(heights)
-        created = len(known) + np.arange(len(first))
-        joins.append(np.stack([ids[first], ids[second], created], axis=1))
-        heights.append(np.maximum.reduce([cost, known[ids[first]], known[ids[second]]]))
-        nodes.append(joined)
-        rows[first], weights[first], ids[first] = joined, joined_weights, created
-        keep = np.ones(len(rows), dtype=bool)
-        keep[second] = False
-        rows, weights, ids = rows[keep], weights[keep], ids[keep]
-    every = np.concatenate(joins) if joins else np.zeros((0, 3), dtype=np.intp)
-    by_height = np.argsort(np.concatenate(heights)[every[:, 2]], kind="stable")
-    return MergeTree(np.concatenate(nodes), every[by_height])
+    ids, heights = np.arange(size), np.zeros(2 * size - 1)
+    for first, second, price in market.rounds():
+        created = size + len(joins) + np.arange(len(first))
+        below = np.maximum(heights[ids[first]], heights[ids[second]])
+        heights[created] = np.maximum(price, below)
+        joins.extend(np.stack([ids[first], ids[second], created], axis=1))
+        nodes.append(market.rows[first])
+        ids[first] = created
+    order = np.argsort(heights[size:], kind="stable")
+    return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
 
 
-def nearest_pairs(rows: FloatArray, weights: FloatArray) -> tuple[Indices, Indices, FloatArray]:
-    """Pairs that are each other's cheapest join, cheapest first, with their costs."""
-    gram = kernel(rows, rows)
-    diagonal = np.diag(gram).copy()
+@dataclass(eq=False)
+class Market:
+    """Neurons looking for the cheapest partner; only what a round changes is computed anew."""
+
+    rows: FloatArray
+    weights: FloatArray
+    cost: FloatArray
+    nearest: Indices
+    price: FloatArray
+
+    @classmethod
+    def of(cls, rows: FloatArray, outgoing: FloatArray) -> Market:
+        """All neurons, as unit rows, with the price of every pair."""
+        size = np.linalg.norm(rows, axis=1)
+        rows, weights = rows / size[:, None], outgoing.T * size[:, None] ** 2
+        everyone = np.arange(len(rows))
+        cost = pair_costs(rows, weights, everyone)
+        cost = np.minimum(cost, cost.T)
+        np.fill_diagonal(cost, np.inf)
+        nearest = cost.argmin(axis=1)
+        return cls(rows, weights, cost, nearest, cost[everyone, nearest])
+
+    def rounds(self) -> Iterator[tuple[Indices, Indices, FloatArray]]:
+        """Pairs that are each other's cheapest partner, cheapest first; the first of each survives.
+
+        When a round is handed out, `rows[first]` already holds what its pairs became.
+        """
+        everyone = np.arange(len(self.rows))
+        for_sale = np.ones(len(self.rows), dtype=bool)
+        while for_sale.sum() > 1:
+            mutual = for_sale & (self.nearest[self.nearest] == everyone) & (everyone < self.nearest)
+            first = everyone[mutual]
+            first = first[np.argsort(self.price[first], kind="stable")]
+            second, price = self.nearest[first], self.price[first]
+            self.rows[first], self.weights[first] = join(self.rows, self.weights, first, second)
+            for_sale[second] = False
+            self.update(first, second, for_sale)
+            yield first, second, price
+
+    def update(self, first: Indices, second: Indices, for_sale: npt.NDArray[np.bool_]) -> None:
+        """Put the joined rows in the place of their pairs."""
+        fresh = pair_costs(self.rows, self.weights, first)
+        fresh[:, ~for_sale] = np.inf
+        among = np.minimum(fresh[:, first], fresh[:, first].T)
+        np.fill_diagonal(among, np.inf)
+        fresh[:, first] = among
+        self.cost[second], self.cost[:, second] = np.inf, np.inf
+        self.cost[first], self.cost[:, first] = fresh, fresh.T
+        offer, best = first[fresh.argmin(axis=0)], fresh.min(axis=0)
+        gone = np.isin(self.nearest, np.concatenate([first, second]))
+        gone[first] = True
+        better = (best < self.price) | ((best == self.price) & (offer < self.nearest))
+        self.nearest[better], self.price[better] = offer[better], best[better]
+        stale = np.flatnonzero(gone & for_sale)
+        self.nearest[stale] = self.cost[stale].argmin(axis=1)
+        self.price[stale] = self.cost[stale, self.nearest[stale]]
+
+
+def pair_costs(rows: FloatArray, weights: FloatArray, some: Indices) -> FloatArray:
+    """min(a_i, a_j)(1 − ρ_ij²) between some neurons and all."""
+    diagonal = kernel_diagonal(rows)
     contribution = np.einsum("ij,ij->i", weights, weights) * diagonal
     scale = np.sqrt(diagonal)
     scale[scale == 0] = 1.0
-    cost = 1 - (gram / scale[:, None] / scale) ** 2
-    cost = np.maximum(np.minimum(cost, cost.T), 0.0)
-    cost *= np.minimum.outer(contribution, contribution)
-    np.fill_diagonal(cost, np.inf)
-    nearest = cost.argmin(axis=1)
-    everyone = np.arange(len(rows))
-    first = everyone[(nearest[nearest] == everyone) & (everyone < nearest)]
-    price = cost[first, nearest[first]]
-    by_price = np.argsort(price, kind="stable")
-    first = first[by_price]
-    return first, nearest[first], price[by_price]
+    cost = kernel(rows[some], rows)
+    cost /= scale[some, None]
+    cost /= scale
+    np.subtract(1, np.square(cost, out=cost), out=cost)
+    np.maximum(cost, 0.0, out=cost)
+    cost *= np.minimum(contribution[some, None], contribution)
+    return cost
 
 
 def join(

@@ -18,6 +18,8 @@ from onnxfde.polynomial import FloatArray, Layer
 
 FEATURE_BYTES = 100_000_000
 REGULARISATION = 1e-3
+CANCELLATION = 1e-5
+"""Below this, an error computed from K is mostly rounding, and φ is written out instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,12 @@ class Metric:
         both = np.vstack([rows, self.whiten(other.incoming)])
         change = np.hstack([layer.outgoing, -other.outgoing])
         total = norm(rows, layer.outgoing)
-        return norm(both, change) / total if total > 0 else 0.0
+        if total == 0:
+            return 0.0
+        error = norm(both, change) / total
+        if error < CANCELLATION and features_fit(*both.shape):
+            error = float(np.linalg.norm(change @ features(both))) / total
+        return error
 
 
 def kernel(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -95,7 +102,5 @@ def features_fit(count: int, width: int) -> bool:
 
 
 def norm(rows: FloatArray, outgoing: FloatArray) -> float:
-    """‖V φ(U)‖, the standard deviation of the summed squares; accurate near 0 when φ fits."""
-    if features_fit(*rows.shape):
-        return float(np.linalg.norm(outgoing @ features(rows)))
+    """‖V φ(U)‖, the standard deviation of the summed squares, from K."""
     return float(np.sqrt(max(np.sum((outgoing @ kernel(rows, rows)) * outgoing), 0.0)))

@@ -21,7 +21,7 @@ from onnxfde.pattern import Match
 from onnxfde.polynomial import FloatArray
 
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-CHECKED_ROWS = 1024
+CHECKED_ROWS = 512
 DATA_ROWS = 16_384
 
 

@@ -1,0 +1,70 @@
+"""Models for tests: a graph as text, weights as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+from onnxfde.graph import ModelProto
+from onnxfde.inputs import Samples, input_specs
+from onnxfde.graph import Graph
+from onnxfde.runtime import load, run_all
+
+Array = npt.NDArray[Any]
+
+
+def build(
+    body: str,
+    inputs: str = "float[N,3] x",
+    outputs: str = "float[N,2] y",
+    opset: int = 17,
+    ir: int = 9,
+    **weights: Array,
+) -> ModelProto:
+    """A model from the text of its nodes and its initializers."""
+    text = (
+        f'<ir_version: {ir}, opset_import: ["": {opset}]> g ({inputs}) => ({outputs}) {{ {body} }}'
+    )
+    model = onnx.parser.parse_model(text)
+    for name, values in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+    return model
+
+
+def outputs_of(model: ModelProto, x: Array, **others: Array) -> list[Array]:
+    """What onnxruntime (or onnx.reference) makes of inputs."""
+    specs = input_specs(Graph(model))
+    arrays = {specs[0].name: x, **others}
+    return run_all(load(model, None), Samples(specs, arrays, "test"))
+
+
+def twins(
+    distinct: int = 3, copies: int = 2, inputs: int = 3, outputs: int = 2, seed: int = 0
+) -> tuple[Array, Array, Array, Array]:
+    """W, b, V, c of a layer in which each neuron is present several times, scaled and flipped."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(distinct, inputs + 1))
+    scale = rng.choice([-4.0, -0.5, 0.25, 2.0], size=(distinct * copies, 1))
+    incoming = np.tile(rows, (copies, 1)) * scale
+    outgoing = rng.normal(size=(outputs, distinct * copies)) / scale.T**2
+    offset = rng.normal(size=outputs)
+    incoming, outgoing, offset = (a.astype(np.float32) for a in (incoming, outgoing, offset))
+    return incoming[:, :-1], incoming[:, -1], outgoing, offset
+
+
+def mlp(w: Array, b: Array, v: Array, c: Array, batch: str = "N") -> ModelProto:
+    """Gemm → Mul(h, h) → Gemm."""
+    return build(
+        "[first] h = Gemm <transB = 1> (x, W, b) [square] s = Mul(h, h) "
+        "[second] y = Gemm <transB = 1> (s, V, c)",
+        inputs=f"float[{batch},{w.shape[1]}] x",
+        outputs=f"float[{batch},{v.shape[0]}] y",
+        W=w,
+        b=b,
+        V=v,
+        c=c,
+    )

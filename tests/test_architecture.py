@@ -1,0 +1,98 @@
+"""Imports point one way, and heavy modules are loaded only when they are used."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onnxfde
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    **{f"onnxfde.{p.stem}": p for p in (ROOT / "onnxfde").glob("*.py") if p.stem != "__init__"},
+    **{f"onnxfde.passes.{p.stem}": p for p in (ROOT / "passes").glob("*.py")},
+}
+MATHEMATICS = {"polynomial", "metric", "distance", "lumping", "merging", "quotient", "budget"}
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def users_of(package: str) -> set[str]:
+    return {
+        name
+        for name, path in FILES.items()
+        if any(i == package or i.startswith(package + ".") for i in imports(path))
+    }
+
+
+def test_modules_import_each_other_in_one_direction_only() -> None:
+    graph = {name: imports(path) & FILES.keys() for name, path in FILES.items()}
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(FILES)
+
+
+@pytest.mark.parametrize(
+    ("package", "door"),
+    [
+        ("onnx", {"onnxfde.graph"}),
+        ("onnx_graphsurgeon", {"onnxfde.graph"}),
+        ("onnxruntime", {"onnxfde.runtime"}),
+    ],
+)
+def test_one_module_talks_to_each_graph_library(package: str, door: set[str]) -> None:
+    assert users_of(package) == door
+
+
+def test_the_mathematics_knows_nothing_of_graphs() -> None:
+    allowed = {f"onnxfde.{name}" for name in MATHEMATICS | {"options", "errors"}}
+    for name in MATHEMATICS:
+        own = {i for i in imports(FILES[f"onnxfde.{name}"]) if i in FILES}
+        assert own <= allowed, name
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon", "rich"}
+    assert not heavy & loaded_by("import onnxfde")
+
+
+def test_the_command_line_starts_without_the_heavy_modules() -> None:
+    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon"}
+    assert not heavy & loaded_by("import onnxfde.cli")
+
+
+def test_optimizing_a_model_of_full_rank_does_not_load_scipy_or_graphsurgeon() -> None:
+    code = "import onnxfde, onnxfde.demo as d\nonnxfde.optimize(d.demo_model(), neurons=130)"
+    assert "onnx_graphsurgeon" not in loaded_by(code)
+
+
+def test_public_names_exist() -> None:
+    for name in onnxfde.__all__:
+        assert getattr(onnxfde, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = onnxfde.nothing
+
+
+def test_telemetry_is_off_before_onnxruntime_is_imported() -> None:
+    source = FILES["onnxfde.runtime"].read_text()
+    assert source.index('"ORT_DISABLE_TELEMETRY"') < source.index("\nimport onnxruntime")
