@@ -311,7 +311,7 @@ def numpy_dtype(data_type: int) -> np.dtype[Any]:
 
 def make_tensor(name: str, values: Array) -> TensorProto:
     """A tensor with these values."""
-    return onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
+    return onnx.numpy_helper.from_array(np.asarray(values, order="C"), name)
 
 
 def make_constant(name: str, values: Array) -> NodeProto:

@@ -82,15 +82,18 @@ def refit(layer: Layer, start: Layer, metric: Metric, exact: bool = False) -> La
     rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
     scale = np.sqrt(kernel_diagonal(kept))
     scale[scale == 0] = 1.0
-    solve = correction if exact and features_fit(2 * len(rows), rows.shape[1]) else gram_correction
+    exact &= features_fit(2 * len(rows), rows.shape[1])
+    solve, noise = (correction, 1e-12) if exact else (gram_correction, 1e-8)
     outgoing = start.outgoing + solve(rows, kept, scale, layer.outgoing, start.outgoing)
-    offset = layer.offset + mean_change(rows, layer.outgoing) - mean_change(kept, outgoing)
-    return Layer(start.incoming, outgoing, offset)
+    terms = np.hstack([layer.outgoing * squared(rows), -outgoing * squared(kept)])
+    change = terms.sum(axis=1)
+    change[np.abs(change) <= noise * np.abs(terms).sum(axis=1)] = 0.0
+    return Layer(start.incoming, outgoing, layer.offset + change)
 
 
-def mean_change(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
-    """The mean of V (u·z)² over the inputs, from whitened rows."""
-    return np.asarray(outgoing @ np.einsum("ij,ij->i", rows, rows))
+def squared(rows: FloatArray) -> FloatArray:
+    """E[(u·z)²] of whitened rows."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def correction(

@@ -31,7 +31,7 @@ def build(
     )
     model = onnx.parser.parse_model(text)
     for name, values in weights.items():
-        model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(values, order="C"), name))
     return model
 
 
