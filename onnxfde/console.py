@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from onnxfde.inspection import Inspection
 from onnxfde.passes.base import LayerChange, Work
@@ -34,7 +34,7 @@ def progress(quiet: bool) -> Iterator[Work]:
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading")
         runs = 0
@@ -42,7 +42,7 @@ def progress(quiet: bool) -> Iterator[Work]:
         def say(text: str) -> None:
             nonlocal runs
             runs = 0
-            bar.update(task, description=escape(text))
+            bar.update(task, description=text)
 
         def tick() -> None:
             nonlocal runs
@@ -60,15 +60,13 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     if verbose or not report.changed:
         show_refusals(out, report.refused)
     if report.unchanged:
-        out.print(f"Nothing to do: {escape(report.unchanged)}.")
-        out.print(
-            f"{escape(target)} is the input, byte for byte." if target else "Nothing was written."
-        )
+        line(out, f"Nothing to do: {report.unchanged}.")
+        line(out, f"{target} is the input, byte for byte." if target else "Nothing was written.")
     else:
         show_totals(out, report, target)
     if verbose:
         spent = ", ".join(f"{stage} {s:.3f} s" for stage, s in report.seconds.items())
-        out.print(f"time: {spent}")
+        line(out, f"time: {spent}")
 
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
@@ -77,7 +75,7 @@ def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     for layer in layers:
         share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
         table.add_row(
-            escape(layer.name),
+            Text(layer.name),
             f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
             arrow(layer.neurons_before, layer.neurons_after),
             arrow(layer.parameters_before, layer.parameters_after),
@@ -88,6 +86,11 @@ def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     return table
 
 
+def line(out: Console, text: str) -> None:
+    """One line of text, as it is."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
 def arrow(before: int, after: int) -> str:
     """A number before and after."""
     return f"{before:,} → {after:,}" if before != after else f"{before:,}"
@@ -96,40 +99,42 @@ def arrow(before: int, after: int) -> str:
 def show_totals(out: Console, report: Report, target: str) -> None:
     """Size and measured error of the whole model."""
     size, count = report.bytes, report.parameters
-    out.print(f"parameters  {arrow(count.before, count.after)}  (GRP {report.grp_percent:.1f} %)")
-    out.print(f"bytes       {arrow(size.before, size.after)}")
+    line(out, f"parameters  {arrow(count.before, count.after)}  (GRP {report.grp_percent:.1f} %)")
+    line(out, f"bytes       {arrow(size.before, size.after)}")
     if report.verification:
         show_verification(out, report.verification)
-    out.print(f"written to  {escape(target)}" if target else "Dry run: nothing was written.")
+    line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
 
 
 def show_verification(out: Console, found: Verification) -> None:
     """What running both models showed."""
     if found.unverified:
-        out.print(f"NOT VERIFIED: {escape(found.unverified)}")
+        line(out, f"NOT VERIFIED: {found.unverified}")
         return
     if found.max_abs_error is None or found.mean_abs_error is None:
-        out.print("the model has no floating-point output to compare")
+        line(out, "the model has no floating-point output to compare")
         return
     relative = "n/a (constant output)" if found.relative_l2 is None else f"{found.relative_l2:.3g}"
-    out.print(
+    line(
+        out,
         f"measured    relative L2 {relative}, max {found.max_abs_error:.3g}, "
-        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {escape(found.source)}, "
-        f"{found.engine})"
+        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {found.source}, "
+        f"{found.engine})",
     )
     if found.metric and found.metric_before is not None and found.metric_after is not None:
-        out.print(f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
+        line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
     if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
-        out.print(
+        line(
+            out,
             f"The outputs changed by more than {LARGE_ERROR:.0%}: use a smaller --eps, or give the "
-            "inputs the model really sees with --data or --input-range."
+            "inputs the model really sees with --data or --input-range.",
         )
 
 
 def show_refusals(out: Console, refused: tuple[Refusal, ...]) -> None:
     """Every near miss with its reason."""
     for refusal in refused:
-        out.print(f"left alone  {escape(refusal.node)}: {escape(refusal.reason)}")
+        line(out, f"left alone  {refusal.node}: {refusal.reason}")
 
 
 def show_inspection(found: Inspection) -> None:
@@ -141,7 +146,7 @@ def show_inspection(found: Inspection) -> None:
         table = Table("layer", "shape", "parameters", "neurons", "lossless", *ladder)
         for layer in found.layers:
             table.add_row(
-                escape(layer.name),
+                Text(layer.name),
                 f"{layer.inputs}-{layer.neurons}-{layer.outputs}",
                 f"{layer.parameters:,}",
                 f"{layer.neurons:,}",
@@ -151,7 +156,7 @@ def show_inspection(found: Inspection) -> None:
         out.print(table)
     for layer in found.layers:
         if layer.remark:
-            out.print(f"{escape(layer.name)}: {escape(layer.remark)}")
+            line(out, f"{layer.name}: {layer.remark}")
     show_refusals(out, found.refused)
     if found.nothing:
-        out.print(f"No layer found: {escape(found.nothing)}.")
+        line(out, f"No layer found: {found.nothing}.")

@@ -121,6 +121,8 @@ class Stage:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
         self.files.append((temporary, target))
 
     def copy(self, source: Path, target: Path) -> None:
@@ -130,16 +132,14 @@ class Stage:
 
     def commit(self) -> None:
         """Rename all files into place, or none."""
-        undo: list[tuple[Path, Path | None]] = []
+        backups = [self._backup(target) for _, target in self.files]
         try:
             for temporary, target in self.files:
-                backup = self._backup(target)
-                if backup is not None:
-                    shutil.copymode(target, temporary)
-                undo.append((target, backup))
                 os.replace(temporary, target)
         except BaseException:
-            for target, backup in reversed(undo):
+            for (temporary, target), backup in zip(self.files, backups, strict=True):
+                if temporary.exists():
+                    continue
                 if backup is not None:
                     os.replace(backup, target)
                 else:

@@ -36,7 +36,7 @@ class InputSpec:
 
     name: str
     dtype: np.dtype[Any]
-    dims: Dims | None
+    dims: Dims
 
     @property
     def fixed_batch(self) -> int | None:
@@ -86,7 +86,7 @@ class Samples:
 
     def _rows_a_run(self, spec: InputSpec) -> int:
         """Rows of the array that one run takes; 0 for one row without its leading axis."""
-        if spec.dims is not None and self.arrays[spec.name].ndim == len(spec.dims) + 1:
+        if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
         if all(s.fixed_batch is None for s in self.specs):
             return BATCH
@@ -104,9 +104,8 @@ def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
     for value in graph.inputs:
         if not value.type.HasField("tensor_type"):
             raise DataError(f"input '{value.name}' is not a tensor")
-        kind = value.type.tensor_type
-        shape = dims(value) if kind.HasField("shape") else None
-        found.append(InputSpec(value.name, numpy_dtype(kind.elem_type), shape))
+        dtype = numpy_dtype(value.type.tensor_type.elem_type)
+        found.append(InputSpec(value.name, dtype, dims(value)))
     return tuple(found)
 
 
@@ -160,8 +159,6 @@ def random_samples(
 
 def sample_shape(spec: InputSpec) -> tuple[int, ...]:
     """The shape of one sample; axes without a length get a short one."""
-    if spec.dims is None:
-        raise DataError(f"input '{spec.name}' has no shape; give real inputs with --data")
     return tuple(d if isinstance(d, int) else SYMBOLIC_AXIS for d in spec.dims[1:])
 
 
@@ -174,15 +171,10 @@ def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
 def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
     """The arrays of a data file by name."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            if len(specs) != 1:
-                raise DataError(
-                    f"{path} holds one array, the model has {len(specs)} inputs: use .npz"
-                )
-            return {specs[0].name: found}
-        with found:
-            return {name: found[name] for name in found.files}
+        with path.open("rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                return {name: found[name] for name in found.files}
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -191,6 +183,9 @@ def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
         raise DataError(f"{path} cannot be read as .npz or .npy ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if len(specs) != 1:
+        raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")
+    return {specs[0].name: found}
 
 
 def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str) -> Samples:
@@ -221,13 +216,12 @@ def fit(array: Array, spec: InputSpec, source: str) -> Array:
     """The array in the input's dtype, if its shape fits."""
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise DataError(f"{source}: '{spec.name}' holds {array.dtype}, not numbers")
-    if spec.dims is not None:
-        whole = array.ndim == len(spec.dims) and matches(array.shape[1:], spec.dims[1:])
-        row_by_row = array.ndim == len(spec.dims) + 1 and matches(array.shape[1:], spec.dims)
-        if not (whole or row_by_row):
-            wanted = "×".join(str(d or "?") for d in ("N", *spec.dims[1:]))
-            got = "×".join(map(str, array.shape))
-            raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
+    whole = array.ndim == len(spec.dims) and matches(array.shape[1:], spec.dims[1:])
+    row_by_row = array.ndim == len(spec.dims) + 1 and matches(array.shape[1:], spec.dims)
+    if not (whole or row_by_row):
+        wanted = "×".join(str(d or "?") for d in ("N", *spec.dims[1:]))
+        got = "×".join(map(str, array.shape))
+        raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
     return array.astype(spec.dtype)

@@ -113,7 +113,7 @@ def match_layer(graph: Graph, square: NodeProto) -> Match:
         raise NoMatch("a Flatten inside it mixes features with other axes")
     outgoing = with_carrier(graph, outgoing)
     layer = Layer(np.column_stack([incoming.weight, incoming.bias]), outgoing.weight, outgoing.bias)
-    if not all(np.isfinite(a).all() for a in (layer.incoming, layer.outgoing, layer.offset)):
+    if not layer.finite:
         raise NoMatch("a weight is NaN or infinite")
     values = [v for n in (first, *before, square, *after) for v in n.output[:1]]
     return Match(label(first), incoming, square, outgoing, layer, tuple(values))

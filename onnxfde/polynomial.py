@@ -47,6 +47,11 @@ class Layer:
         arrays = (self.incoming, self.outgoing, self.offset)
         return sum(int(np.count_nonzero(a)) for a in arrays)
 
+    @property
+    def finite(self) -> bool:
+        """Whether every weight is a number."""
+        return all(np.isfinite(a).all() for a in (self.incoming, self.outgoing, self.offset))
+
     def __call__(self, x: FloatArray) -> FloatArray:
         """The layer's outputs for rows of inputs."""
         hidden = x @ self.incoming[:, :-1].T + self.incoming[:, -1]

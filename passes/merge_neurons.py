@@ -136,7 +136,7 @@ class MergeNeurons:
             reduced, useful = merge(match, inputs)
         layer = reduced.layer if reduced else match.layer
         remark = inputs.remark
-        if reduced and not np.isfinite(layer.incoming).all():
+        if reduced and not layer.finite:
             reduced, layer, remark = (
                 None,
                 match.layer,

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from onnxfde.graph import ModelProto
+from onnxfde.graph import Graph, ModelProto
 from onnxfde.inputs import Samples, input_specs
-from onnxfde.graph import Graph
 from onnxfde.runtime import load, run_all
 
 Array = npt.NDArray[Any]
@@ -23,7 +22,7 @@ def build(
     outputs: str = "float[N,2] y",
     opset: int = 17,
     ir: int = 9,
-    **weights: Array,
+    **weights: Any,
 ) -> ModelProto:
     """A model from the text of its nodes and its initializers."""
     text = (
@@ -52,11 +51,12 @@ def twins(
     incoming = np.tile(rows, (copies, 1)) * scale
     outgoing = rng.normal(size=(outputs, distinct * copies)) / scale.T**2
     offset = rng.normal(size=outputs)
-    incoming, outgoing, offset = (a.astype(np.float32) for a in (incoming, outgoing, offset))
-    return incoming[:, :-1], incoming[:, -1], outgoing, offset
+    arrays = (incoming[:, :-1], incoming[:, -1], outgoing, offset)
+    w, b, v, c = (a.astype(np.float32) for a in arrays)
+    return w, b, v, c
 
 
-def mlp(w: Array, b: Array, v: Array, c: Array, batch: str = "N") -> ModelProto:
+def mlp(w: Array, b: Array, v: Array, c: Array, *, batch: str = "N") -> ModelProto:
     """Gemm → Mul(h, h) → Gemm."""
     return build(
         "[first] h = Gemm <transB = 1> (x, W, b) [square] s = Mul(h, h) "

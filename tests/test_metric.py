@@ -16,7 +16,8 @@ from tests.strategies import layers
 def test_the_kernel_is_the_covariance_of_two_squares() -> None:
     rng = np.random.default_rng(0)
     samples = rng.multivariate_normal([0.5, -1.0], [[2.0, 0.6], [0.6, 1.0]], 400_000)
-    metric = Metric(np.array([0.5, -1.0]), np.linalg.cholesky([[2.0, 0.6], [0.6, 1.0]]))
+    factor = np.linalg.cholesky(np.array([[2.0, 0.6], [0.6, 1.0]]))
+    metric = Metric(np.array([0.5, -1.0]), factor)
     rows = np.array([[1.0, 0.3, 0.2], [-0.4, 1.0, 0.7]])
     squares = (samples @ rows[:, :2].T + rows[:, 2]) ** 2
     whitened = metric.whiten(rows)

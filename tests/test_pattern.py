@@ -187,14 +187,15 @@ def test_matmul_on_more_than_two_axes() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_matmul_with_the_weight_on_the_left(bias: bool) -> None:
+    weights: dict[str, Any] = {"W": W, "V": V}
+    if bias:
+        weights |= {"b": B[:, None], "c": C[:, None]}
     adds = ("h = Add(a, b)", "y = Add(d, c)") if bias else ("h = Identity(a)", "y = Identity(d)")
     model = build(
         f"a = MatMul(W, x) {adds[0]} s = Mul(h, h) d = MatMul(V, s) {adds[1]}",
         inputs="float[3,N] x",
         outputs="float[2,N] y",
-        **({"b": B[:, None], "c": C[:, None]} if bias else {}),
-        W=W,
-        V=V,
+        **weights,
     )
     result = onnxfde.optimize(model, eps=0, input_range=(0, 1))
     assert result.report.layers[0].neurons_after == 3
@@ -241,12 +242,11 @@ def test_in_a_chain_both_layers_are_optimized_and_share_the_middle_map() -> None
     np.testing.assert_allclose(outputs_of(result.model, X)[0], before, rtol=1e-3, atol=1e-4)
 
 
-def test_layers_without_names_are_called_after_their_output_and_twice_the_same_name_is_numbered() -> (
-    None
-):
+def test_names_come_from_the_node_else_its_output_and_repeated_ones_are_numbered() -> None:
     model = build(
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) [n] g = Gemm <transB = 1> (s, V, c) "
-        "i = Identity(g) [n] k = Gemm <transB = 1> (i, W2) t = Mul(k, k) [o] l = Gemm <transB = 1> (t, V) "
+        "i = Identity(g) [n] k = Gemm <transB = 1> (i, W2) t = Mul(k, k) "
+        "[o] l = Gemm <transB = 1> (t, V) "
         "[n] m = Gemm <transB = 1> (l, W2) u = Mul(m, m) y = Gemm <transB = 1> (u, V)",
         W=W,
         b=B,
@@ -273,7 +273,7 @@ def test_a_weight_shared_with_another_node_is_copied() -> None:
 
 
 GEMMS = "h = Gemm <transB = 1> (x, W, b) {} y = Gemm <transB = 1> (s, V, c)"
-WEIGHTS = {"W": W, "b": B, "V": V, "c": C}
+WEIGHTS: dict[str, Any] = {"W": W, "b": B, "V": V, "c": C}
 
 
 def refusals(model: ModelProto) -> list[str]:
@@ -296,7 +296,7 @@ def refusals(model: ModelProto) -> list[str]:
          {"W2": np.ones((1, 6), np.float32)}, "transposes its activation"),
         (GEMMS.replace("(x, W, b)", "(x, W, x2)").format("s = Mul(h, h)"), {}, "C of Gemm 'h'"),
         (GEMMS.replace("(x, W, b)", "(x, W, tall)").format("s = Mul(h, h)"),
-         {"tall": np.ones((50, 6), np.float32)}, "'tall' of shape (50, 6) is not one value a feature"),
+         {"tall": np.ones((50, 6), np.float32)}, "'tall' of shape (50, 6) is not one value"),
         (GEMMS.format("q = Mul(h, deep) s = Mul(q, q)"),
          {"deep": np.ones((1, 1, 6), np.float32)}, "'deep' has more axes"),
         ("h = MatMul(x, W3) s = Mul(h, h) y = MatMul(s, V4)",

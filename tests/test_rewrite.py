@@ -75,7 +75,8 @@ def test_golden_text_of_a_folded_layer() -> None:
 
 def test_alpha_and_beta_become_one() -> None:
     model = build(
-        "h = Gemm <alpha = 0.5, transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <beta = 2.0, transB = 1> (s, V, c)",
+        "h = Gemm <alpha = 0.5, transB = 1> (x, W, b) s = Mul(h, h) "
+        "y = Gemm <beta = 2.0, transB = 1> (s, V, c)",
         W=W,
         b=B / 2,
         V=V,
@@ -149,7 +150,8 @@ def test_weights_in_constant_nodes_stay_in_constant_nodes(ir: int) -> None:
 
 def test_a_chain_of_nodes_behind_a_weight_is_removed_with_it() -> None:
     model = build(
-        "W1 = Identity(W) W2 = Transpose(W1) h = Gemm(x, W2, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c)",
+        "W1 = Identity(W) W2 = Transpose(W1) h = Gemm(x, W2, b) s = Mul(h, h) "
+        "y = Gemm <transB = 1> (s, V, c)",
         W=W,
         b=B,
         V=V,

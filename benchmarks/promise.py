@@ -1,0 +1,54 @@
+"""Does ε hold? The relative error on unseen inputs against the ε that was asked for.
+
+`python -m benchmarks.promise` (extra `paper`, and the shared folder for MNIST): trained networks,
+merged with training rows as data, measured in onnxruntime on test rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnxfde
+from benchmarks import table
+from benchmarks.nets import Trained, trained
+
+STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+DATA_ROWS = 5000
+
+
+def measured(name: str, net: Trained) -> Iterator[tuple[object, ...]]:
+    """One row a step."""
+    rows = net.rows
+    for eps in STEPS:
+        result = onnxfde.optimize(net.path, eps, data={"x": rows.x_train[:DATA_ROWS]}, verify=False)
+        with tempfile.TemporaryDirectory() as folder:
+            result.save(Path(folder) / "small.onnx")
+            found = onnxfde.verify(
+                net.path, Path(folder) / "small.onnx", data={"x": rows.x_test, "y": rows.y_test}
+            )
+        (layer,) = result.report.layers
+        assert found.relative_l2 is not None
+        yield (
+            name,
+            eps,
+            f"{layer.neurons_before} → {layer.neurons_after}",
+            f"{result.report.grp_percent:.1f}",
+            f"{layer.error:.4f}",
+            f"{found.relative_l2:.4f}",
+            f"{found.relative_l2 / eps:.2f}",
+            f"{found.metric} {found.metric_before:.4g} → {found.metric_after:.4g}",
+        )
+
+
+def main() -> None:
+    """All networks."""
+    shapes = {"gly": "GLY 7-120-7", "digits": "digits 64-256-10", "mnist": "MNIST 784-256-10"}
+    rows = [row for name, title in shapes.items() for row in measured(title, trained(name))]
+    header = "network | ε | neurons | GRP % | error in the metric | on unseen inputs | unseen / ε | test"
+    table.write(__file__, "The error promised by ε, on unseen inputs", header, rows)
+
+
+if __name__ == "__main__":
+    main()
