@@ -1,8 +1,9 @@
 """CPU time of a whole command, beside onnxslim on the same file in the same run.
 
-`python -m benchmarks.cli_time` (needs `pip install onnxslim`): a 64-520-64 network with x² (269 KB),
-optimized with verification by `onnxfde` and without a check by `onnxslim`, in turns; the medians. The
-last rows are `import onnx`, `import onnxfde` and `onnxfde --help`, and `optimize` inside a process.
+`python -m benchmarks.cli_time` (needs `pip install onnxslim`): a 64-520-64 network with x² (269
+KB), optimized with verification by `onnxfde` and without a check by `onnxslim`, in turns; the
+medians. The last rows are `import onnx`, `import onnxfde` and `onnxfde --help`, and `optimize`
+inside a process.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ NODES = """h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (
 def network(d: int, n: int, m: int) -> onnx.ModelProto:
     """d-n-m with x² and random weights."""
     rng = np.random.default_rng(0)
-    text = f'<ir_version: 9, opset_import: ["": 17]> g (float[N,{d}] x) => (float[N,{m}] y) {{ {NODES} }}'
-    model = onnx.parser.parse_model(text)
+    values = f"g (float[N,{d}] x) => (float[N,{m}] y)"
+    head = '<ir_version: 9, opset_import: ["": 17]>'
+    model = onnx.parser.parse_model(f"{head} {values} {{ {NODES} }}")
     for name, shape in {"W": (n, d), "b": (n,), "V": (m, n), "c": (m,)}.items():
-        values = rng.normal(size=shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
-        model.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+        array = rng.normal(size=shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     return model
 
 
@@ -41,7 +43,9 @@ def cpu_seconds(command: list[str]) -> float:
     before = os.times()
     subprocess.run(command, check=True, capture_output=True)
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def milliseconds() -> float:
@@ -74,7 +78,9 @@ def main() -> None:
             for name, command in commands.items():
                 times[name].append(cpu_seconds(command))
     rows = [(name, f"{statistics.median(t):.2f} s") for name, t in times.items()]
-    rows.append(("optimize(6-120-6) in process, not verified, wall time", f"{milliseconds():.1f} ms"))
+    rows.append(
+        ("optimize(6-120-6) in process, not verified, wall time", f"{milliseconds():.1f} ms")
+    )
     title = f"CPU time of a whole command on a {size:,}-byte network"
     table.write(__file__, title, f"command | median of {ROUNDS}, in turns", rows)
 

@@ -46,7 +46,9 @@ def main() -> None:
     """All networks."""
     shapes = {"gly": "GLY 7-120-7", "digits": "digits 64-256-10", "mnist": "MNIST 784-256-10"}
     rows = [row for name, title in shapes.items() for row in measured(title, trained(name))]
-    header = "network | ε | neurons | GRP % | error in the metric | on unseen inputs | unseen / ε | test"
+    header = (
+        "network | ε | neurons | GRP % | error in the metric | on unseen inputs | unseen / ε | test"
+    )
     table.write(__file__, "The error promised by ε, on unseen inputs", header, rows)
 
 

@@ -14,30 +14,42 @@ if TYPE_CHECKING:
     from onnxfde.errors import OnnxfdeError
     from onnxfde.inspection import Inspection, inspect
     from onnxfde.pipeline import Result, optimize, verify
+    from onnxfde.refinement import refine
     from onnxfde.report import Report
+    from onnxfde.system import Partition, PolynomialSystem, encode, quotient
     from onnxfde.verification import Verification
 
 __version__ = "0.1.0"
 __all__ = [
     "Inspection",
     "OnnxfdeError",
+    "Partition",
+    "PolynomialSystem",
     "Report",
     "Result",
     "Verification",
     "__version__",
+    "encode",
     "inspect",
     "optimize",
+    "quotient",
+    "refine",
     "verify",
 ]
 
 _HOME = {
     "Inspection": "inspection",
     "OnnxfdeError": "errors",
+    "Partition": "system",
+    "PolynomialSystem": "system",
     "Report": "report",
     "Result": "pipeline",
     "Verification": "verification",
+    "encode": "system",
     "inspect": "inspection",
     "optimize": "pipeline",
+    "quotient": "system",
+    "refine": "refinement",
     "verify": "pipeline",
 }
 

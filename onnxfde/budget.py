@@ -26,6 +26,7 @@ from onnxfde.merging import (
     pivoted_basis,
 )
 from onnxfde.metric import Metric, kernel, kernel_diagonal, norm
+from onnxfde.options import Tell, silent
 from onnxfde.polynomial import Blocks, FloatArray, Layer
 from onnxfde.quotient import RIDGE, balanced, refit
 
@@ -57,6 +58,7 @@ class Budget:
     dtype: npt.DTypeLike
     refitted: bool = True
     """Whether outgoing weights are refitted, or only projected (quotient `single`)."""
+    tell: Tell = silent
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
@@ -127,7 +129,7 @@ class Budget:
 
     @cached_property
     def _tree(self) -> MergeTree:
-        return merge_tree(self._rows, self.layer.outgoing)
+        return merge_tree(self._rows, self.layer.outgoing, self.tell)
 
     @cached_property
     def _basis(self) -> PivotedBasis:

@@ -1,6 +1,7 @@
 """Distances between neurons of a layer, in the condensed order of `scipy.spatial.distance.pdist`.
 
     forward        max_k |V_ki − V_kj|                              (outgoing weights)
+    erode forward  3 Σ_k |V_ki − V_kj|
     backward sum   Σ_jk |a_j a_k − b_j b_k|                         (incoming polynomials, L1)
     backward max   max(max_j |a_j² − b_j²|, 2 max_{j<k} |a_j a_k − b_j b_k|)
 
@@ -19,10 +20,12 @@ from onnxfde.options import Norm, Relation
 from onnxfde.polynomial import FloatArray, Layer
 
 
-def condensed(layer: Layer, relation: Relation, norm: Norm = "sum") -> FloatArray:
+def condensed(
+    layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
+) -> FloatArray:
     """Distances of all pairs i < j, row after row."""
     if relation == "forward":
-        return pairs(layer.outgoing.T, outgoing_gaps)
+        return pairs(layer.outgoing.T, erode_gaps if erode else outgoing_gaps)
     return pairs(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
 
 
@@ -42,6 +45,11 @@ def pairs(rows: FloatArray, gaps: Callable[[FloatArray, FloatArray], FloatArray]
 def outgoing_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
     """Largest difference of outgoing weights."""
     return np.asarray(np.abs(others - a).max(axis=1))
+
+
+def erode_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
+    """What ERODE makes of the differences of outgoing weights."""
+    return np.asarray(3 * np.abs(others - a).sum(axis=1))
 
 
 def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:

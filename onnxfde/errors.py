@@ -3,6 +3,7 @@
 OnnxfdeError            exit code 1
 ├── ModelError          the model file cannot be read, or is not valid
 ├── DataError           the data file does not fit the model
+├── AlgebraError        a polynomial system or a partition of it makes no sense
 ├── OptionError         an option's value makes no sense for this model
 │   └── UsageError      options that cannot go together (exit code 2)
 ├── OutputError         the result cannot be written
@@ -25,6 +26,10 @@ class ModelError(OnnxfdeError):
 
 class DataError(OnnxfdeError):
     """The data file cannot be read or does not fit the model's inputs."""
+
+
+class AlgebraError(OnnxfdeError):
+    """A polynomial system, or a partition of its variables, makes no sense."""
 
 
 class OptionError(OnnxfdeError):

@@ -1,9 +1,9 @@
 """Two orders in which a layer's neurons can go, both on whitened rows in a canonical order.
 
 *Merge tree*: join the pair with the least  min(a_i, a_j)(1 − ρ_ij²),  a_i = ‖V_i‖² K_ii, ρ the
-normalised kernel: what the weaker neuron contributes beyond the stronger one. All pairs that are
-each other's nearest join in one round, and the joins are sorted by cost afterwards: a round costs
-one matrix product, and the order is close to that of joining one pair at a time.
+normalised kernel: what the weaker neuron contributes beyond the stronger one. A round joins the
+cheapest twentieth of the pairs at once, and the joins are sorted by cost afterwards: O(log n)
+rounds, together about two matrix products, in an order close to that of one join at a time.
 
 *Pivoted basis*: a Cholesky factorisation K = LLᵀ of the contributions, largest residual first. The
 first k neurons span what k neurons of the layer can; refitted to them the error is exactly
@@ -12,6 +12,7 @@ first k neurons span what k neurons of the layer can; refitted to them the error
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,9 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxfde.metric import kernel, kernel_diagonal
+from onnxfde.options import Tell, silent
 from onnxfde.polynomial import Blocks, FloatArray, Layer
 
 Indices = npt.NDArray[np.intp]
+
+SHARE = 0.05
+TABLE = 16_384
+TILE = 512
+COMPACT = 0.75
 
 
 def canonical(layer: Layer) -> tuple[Layer, Indices]:
@@ -58,95 +65,145 @@ class MergeTree:
         return self.nodes[[node for node, _ in ordered]], tuple(block for _, block in ordered)
 
 
-def merge_tree(rows: FloatArray, outgoing: FloatArray) -> MergeTree:
-    """Join whitened rows in rounds of mutual nearest neighbours until one is left."""
+def merge_tree(rows: FloatArray, outgoing: FloatArray, tell: Tell = silent) -> MergeTree:
+    """Join whitened rows, a share of the cheapest pairs in each round, until one is left."""
     size = len(rows)
     market = Market.of(rows, outgoing)
     nodes: list[FloatArray] = [market.rows.copy()]
     joins: list[Indices] = []
     ids, heights = np.arange(size), np.zeros(2 * size - 1)
-    for first, second, price in market.rounds():
-        created = size + len(joins) + np.arange(len(first))
-        below = np.maximum(heights[ids[first]], heights[ids[second]])
+    while len(joins) < size - 1:
+        kept, gone, price = market.round()
+        created = size + len(joins) + np.arange(len(kept))
+        below = np.maximum(heights[ids[kept]], heights[ids[gone]])
         heights[created] = np.maximum(price, below)
-        joins.extend(np.stack([ids[first], ids[second], created], axis=1))
-        nodes.append(market.rows[first])
-        ids[first] = created
+        joins.extend(np.stack([ids[kept], ids[gone], created], axis=1))
+        nodes.append(market.rows[kept])
+        ids[kept] = created
+        market.update(kept, gone)
+        ids = ids[market.compact()]
+        tell(len(joins), size - 1)
     order = np.argsort(heights[size:], kind="stable")
     return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
 
 
 @dataclass(eq=False)
 class Market:
-    """Neurons looking for the cheapest partner; only what a round changes is computed anew."""
+    """Neurons looking for a stronger partner; only what a round changes is computed anew."""
 
     rows: FloatArray
     weights: FloatArray
-    cost: FloatArray
-    nearest: Indices
-    price: FloatArray
+    scale: FloatArray
+    contribution: FloatArray
+    """−1 for a neuron that is gone."""
+    partner: Indices
+    unlike: FloatArray
+    """1 − ρ² to the partner."""
+    table: npt.NDArray[np.float32] | None = None
+    """1 − ρ² of all pairs, kept up to `TABLE` neurons and computed when needed above."""
 
     @classmethod
     def of(cls, rows: FloatArray, outgoing: FloatArray) -> Market:
-        """All neurons, as unit rows, with the price of every pair."""
+        """All neurons as unit rows, each with its partner."""
         size = np.linalg.norm(rows, axis=1)
         rows, weights = rows / size[:, None], outgoing.T * size[:, None] ** 2
         everyone = np.arange(len(rows))
-        cost = pair_costs(rows, weights, everyone)
-        cost = np.minimum(cost, cost.T)
-        np.fill_diagonal(cost, np.inf)
-        nearest = cost.argmin(axis=1)
-        return cls(rows, weights, cost, nearest, cost[everyone, nearest])
+        scale, contribution = strengths(rows, weights)
+        market = cls(rows, weights, scale, contribution, everyone.copy(), np.zeros(len(rows)))
+        if len(rows) <= TABLE:
+            market.table = np.empty((len(rows), len(rows)), dtype=np.float32)
+            for some in tiles(everyone):
+                market.table[some] = market.compare(some)
+        market.choose(everyone)
+        return market
 
-    def rounds(self) -> Iterator[tuple[Indices, Indices, FloatArray]]:
-        """Pairs that are each other's cheapest partner, cheapest first; the first of each survives.
+    def compare(self, some: Indices) -> FloatArray:
+        """1 − ρ² between some neurons and all."""
+        found = kernel(self.rows[some], self.rows)
+        found /= self.scale[some, None]
+        found /= self.scale
+        np.subtract(1, np.square(found, out=found), out=found)
+        return np.maximum(found, 0.0, out=found)
 
-        When a round is handed out, `rows[first]` already holds what its pairs became.
-        """
-        everyone = np.arange(len(self.rows))
-        for_sale = np.ones(len(self.rows), dtype=bool)
-        while for_sale.sum() > 1:
-            mutual = for_sale & (self.nearest[self.nearest] == everyone) & (everyone < self.nearest)
-            first = everyone[mutual]
-            first = first[np.argsort(self.price[first], kind="stable")]
-            second, price = self.nearest[first], self.price[first]
-            self.rows[first], self.weights[first] = join(self.rows, self.weights, first, second)
-            for_sale[second] = False
-            self.update(first, second, for_sale)
-            yield first, second, price
+    def choose(self, some: Indices) -> None:
+        """The most similar among stronger neurons; of equally strong ones the later is stronger."""
+        for tile in tiles(some):
+            unlike = self.compare(tile) if self.table is None else self.table[tile]
+            mine = self.contribution[tile, None]
+            weaker = self.contribution < mine
+            tied = self.contribution == mine
+            weaker |= tied & (np.arange(len(self.rows)) <= tile[:, None])
+            unlike = np.where(weaker, np.inf, unlike)
+            self.partner[tile] = unlike.argmin(axis=1)
+            self.unlike[tile] = unlike[np.arange(len(tile)), self.partner[tile]]
 
-    def update(self, first: Indices, second: Indices, for_sale: npt.NDArray[np.bool_]) -> None:
-        """Put the joined rows in the place of their pairs."""
-        fresh = pair_costs(self.rows, self.weights, first)
-        fresh[:, ~for_sale] = np.inf
-        among = np.minimum(fresh[:, first], fresh[:, first].T)
-        np.fill_diagonal(among, np.inf)
-        fresh[:, first] = among
-        self.cost[second], self.cost[:, second] = np.inf, np.inf
-        self.cost[first], self.cost[:, first] = fresh, fresh.T
-        offer, best = first[fresh.argmin(axis=0)], fresh.min(axis=0)
-        gone = np.isin(self.nearest, np.concatenate([first, second]))
-        gone[first] = True
-        better = (best < self.price) | ((best == self.price) & (offer < self.nearest))
-        self.nearest[better], self.price[better] = offer[better], best[better]
-        stale = np.flatnonzero(gone & for_sale)
-        self.nearest[stale] = self.cost[stale].argmin(axis=1)
-        self.price[stale] = self.cost[stale, self.nearest[stale]]
+    def round(self) -> tuple[Indices, Indices, FloatArray]:
+        """Join the cheapest pairs that have no neuron in common; the stronger of each stays."""
+        live = np.flatnonzero(self.contribution >= 0)
+        price = np.where(
+            np.isinf(self.unlike[live]), np.inf, self.contribution[live] * self.unlike[live]
+        )
+        share = max(1, math.ceil(SHARE * len(live)))
+        cheapest = np.argsort(price, kind="stable")[:share]
+        price, weak = price[cheapest], live[cheapest]
+        rank = np.arange(len(weak))
+        first = np.full(len(self.rows), len(weak))
+        np.minimum.at(first, weak, rank)
+        np.minimum.at(first, self.partner[weak], rank)
+        free = (first[weak] == rank) & (first[self.partner[weak]] == rank) & np.isfinite(price)
+        gone, price = weak[free], price[free]
+        kept = self.partner[gone]
+        self.rows[kept], self.weights[kept] = join(self.rows, self.weights, kept, gone)
+        return kept, gone, price
+
+    def update(self, kept: Indices, gone: Indices) -> None:
+        """Let those whose partner changed look again, and show the joined neurons to all."""
+        self.scale[kept], self.contribution[kept] = strengths(self.rows[kept], self.weights[kept])
+        self.contribution[gone] = -1.0
+        changed = np.zeros(len(self.rows), dtype=bool)
+        changed[kept] = changed[gone] = True
+        for tile in tiles(kept):
+            fresh = self.compare(tile)
+            if self.table is not None:
+                self.table[tile] = fresh
+                self.table[:, tile] = fresh.T
+            stronger = self.contribution[tile, None] > self.contribution
+            fresh[~stronger] = np.inf
+            best = fresh.argmin(axis=0)
+            offer = fresh[best, np.arange(len(self.rows))]
+            better = (offer < self.unlike) & ~changed
+            self.partner[better], self.unlike[better] = tile[best[better]], offer[better]
+        stale = (changed | changed[self.partner]) & (self.contribution >= 0)
+        self.choose(np.flatnonzero(stale))
+
+    def compact(self) -> Indices:
+        """Make room once many are gone; returns who is left, in order."""
+        left = np.flatnonzero(self.contribution >= 0)
+        size = len(self.rows)
+        if len(left) > COMPACT * size:
+            return np.arange(size)
+        number = np.full(size, -1)
+        number[left] = np.arange(len(left))
+        self.partner = number[self.partner[left]]
+        for name in ("rows", "weights", "scale", "contribution", "unlike"):
+            setattr(self, name, getattr(self, name)[left])
+        if self.table is not None:
+            self.table = self.table[np.ix_(left, left)]
+        return left
 
 
-def pair_costs(rows: FloatArray, weights: FloatArray, some: Indices) -> FloatArray:
-    """min(a_i, a_j)(1 − ρ_ij²) between some neurons and all."""
+def strengths(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """√K_ii and ‖V_i‖² K_ii."""
     diagonal = kernel_diagonal(rows)
-    contribution = np.einsum("ij,ij->i", weights, weights) * diagonal
     scale = np.sqrt(diagonal)
     scale[scale == 0] = 1.0
-    cost = kernel(rows[some], rows)
-    cost /= scale[some, None]
-    cost /= scale
-    np.subtract(1, np.square(cost, out=cost), out=cost)
-    np.maximum(cost, 0.0, out=cost)
-    cost *= np.minimum(contribution[some, None], contribution)
-    return cost
+    return scale, np.einsum("ij,ij->i", weights, weights) * diagonal
+
+
+def tiles(some: Indices) -> Iterator[Indices]:
+    """Pieces whose rows of a table fit in the cache and in memory."""
+    for start in range(0, len(some), TILE):
+        yield some[start : start + TILE]
 
 
 def join(

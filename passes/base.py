@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from onnxfde.graph import Graph, ModelProto
+from onnxfde.options import Tell, silent
 from onnxfde.pattern import Refusal
 from onnxfde.polynomial import Blocks
 from onnxfde.probe import Probe
@@ -47,6 +48,7 @@ class Work:
     seconds: dict[str, float] = field(default_factory=dict)
     say: Callable[[str], None] = lambda text: None
     tick: Callable[[], None] = lambda: None
+    tell: Tell = silent
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 `budget`: the fewest neurons whose quotient changes the layer's output by at most ε (relative L2).
 `paper`: neurons within ε of each other (the paper's Definition 1) become one block, and each block
-the neurons that its quotient gives it.
+the neurons that its quotient gives it. `erode`: the same with distances as ERODE computes them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,30 @@ from typing import get_args
 import numpy as np
 
 from onnxfde.budget import Budget, Reduced, constant_layer
+from onnxfde.closure import Effort
 from onnxfde.errors import OptionError, UsageError
 from onnxfde.graph import ROUNDOFF, Graph, copy_of
-from onnxfde.lumping import Dendrogram
-from onnxfde.options import DEFAULT_EPS, Linkage, Norm, Quotient, Relation, Semantics
+from onnxfde.lumping import Dendrogram, partition
+from onnxfde.options import (
+    DEFAULT_EPS,
+    Linkage,
+    Norm,
+    Quotient,
+    Relation,
+    Semantics,
+    Tell,
+    silent,
+)
 from onnxfde.passes.base import LayerChange, PassResult, Work
 from onnxfde.pattern import Match, find_layers
-from onnxfde.polynomial import Layer
+from onnxfde.polynomial import Blocks, Layer
 from onnxfde.probe import LayerInputs, Probe
 from onnxfde.quotient import backward_single, balanced, forward_exact, forward_single, refit
 from onnxfde.rewrite import write_layer
+
+Outcome = tuple[Reduced | None, float | None]
+"""What a layer becomes, or else the smallest ε at which it would become anything."""
+MOST_PAIRED = 2048
 
 
 @dataclass(frozen=True)
@@ -80,8 +94,10 @@ class MergeNeurons:
             raise UsageError("--neurons and --keep cannot be combined: give one")
         if self.layer_eps and (self.neurons is not None or self.keep is not None):
             raise UsageError("--eps cannot be combined with --neurons or --keep")
-        if self.quotient == "exact" and (self.semantics, self.relation) != ("paper", "forward"):
+        if self.quotient == "exact" and (self.semantics == "budget" or self.relation == "backward"):
             raise UsageError("--quotient exact needs --semantics paper and --relation forward")
+        if self.semantics == "erode" and (self.norm, self.linkage) != PAPER_DEFAULTS[1:]:
+            raise UsageError("--norm and --linkage need --semantics paper: ERODE sums and chains")
         chosen = (self.relation, self.norm, self.linkage)
         if self.semantics == "budget" and chosen != PAPER_DEFAULTS:
             raise UsageError("--relation, --norm and --linkage need --semantics paper")
@@ -132,8 +148,8 @@ class MergeNeurons:
         """What becomes of one layer, and its replacement if it changes."""
         with work.timed("partition"):
             inputs = probe.layer_inputs(graph, match, work.tick)
-            merge = self.budget if self.semantics == "budget" else self.paper
-            reduced, useful = merge(match, inputs)
+            merge = self.budget if self.semantics == "budget" else self.threshold
+            reduced, useful = merge(match, inputs, work)
         layer = reduced.layer if reduced else match.layer
         remark = inputs.remark
         if reduced and not layer.finite:
@@ -169,36 +185,57 @@ class MergeNeurons:
             return max(1, math.ceil(self.keep * layer.neurons - 1e-9))
         return self.neurons
 
-    def budget(self, match: Match, inputs: LayerInputs) -> tuple[Reduced | None, float | None]:
+    def budget(self, match: Match, inputs: LayerInputs, work: Work) -> Outcome:
         """The fewest neurons within ε, or the smallest ε that would do something."""
-        search = budget_search(match, inputs, single=self.quotient == "single")
+        search = budget_search(match, inputs, self.quotient == "single", work.tell)
         count = self.count(match.layer)
         if count is not None:
             return search.at_most(count), None
         found = search.within(self.eps_of(match.name))
         return found, None if found else search.threshold()
 
-    def paper(self, match: Match, inputs: LayerInputs) -> tuple[Reduced | None, float | None]:
+    def threshold(self, match: Match, inputs: LayerInputs, work: Work) -> Outcome:
         """One quotient for each block of the ε-partition."""
         alive, dtype = match.layer.without_constants(), match.incoming.dtype
         if not alive.neurons:
             return constant_layer(match.layer, dtype), None
-        tree = Dendrogram.of(alive, self.relation, self.norm, self.linkage)
-        count = self.count(match.layer)
-        blocks = tree.cut(self.eps_of(match.name)) if count is None else tree.at_most(count)
+        blocks = self.blocks(alive, match, work)
         if len(blocks) == match.layer.neurons:
-            return None, tree.threshold()
-        quotient = self.paper_quotient(alive, blocks)
+            return None, self.smallest_gap(alive)
+        quotient = self.block_quotient(alive, blocks)
         if self.quotient_used == "refit":
             quotient = refit(alive, quotient, inputs.metric)
         stored = balanced(quotient).stored_as(dtype)
         if stored.neurons >= match.layer.neurons:
-            return None, tree.threshold()
+            return None, self.smallest_gap(alive)
         numbers = np.flatnonzero(match.layer.alive)
         named = tuple(tuple(int(numbers[i]) for i in block) for block in blocks)
         return Reduced(stored, named, inputs.metric.relative_error(match.layer, stored)), None
 
-    def paper_quotient(self, layer: Layer, blocks: tuple[tuple[int, ...], ...]) -> Layer:
+    def blocks(self, layer: Layer, match: Match, work: Work) -> Blocks:
+        """The ε-partition, or the finest one that is small enough."""
+        count, erode = self.count(match.layer), self.semantics == "erode"
+        if count is None:
+            eps, effort = self.eps_of(match.name), Effort(tell=work.tell)
+            chosen = (self.relation, self.norm, self.linkage)
+            return partition(layer, eps, *chosen, erode=erode, effort=effort)
+        if layer.neurons > MOST_PAIRED:
+            raise OptionError(
+                f"--neurons and --keep look at every pair with --semantics {self.semantics}; "
+                f"layer '{match.name}' has more than {MOST_PAIRED:,}: give --eps"
+            )
+        return self.dendrogram(layer).at_most(count)
+
+    def dendrogram(self, layer: Layer) -> Dendrogram:
+        """Every partition of a small layer."""
+        erode = self.semantics == "erode"
+        return Dendrogram.of(layer, self.relation, self.norm, self.linkage, erode=erode)
+
+    def smallest_gap(self, layer: Layer) -> float | None:
+        """The smallest ε that joins anything, for layers small enough to look at every pair."""
+        return self.dendrogram(layer).threshold() if layer.neurons <= MOST_PAIRED else None
+
+    def block_quotient(self, layer: Layer, blocks: Blocks) -> Layer:
         """The neurons of each block, before any refit."""
         if self.relation == "backward":
             return backward_single(layer, blocks)
@@ -219,11 +256,13 @@ CHOICES = {
 PAPER_DEFAULTS = ("forward", "sum", "closure")
 
 
-def budget_search(match: Match, inputs: LayerInputs, single: bool = False) -> Budget:
+def budget_search(
+    match: Match, inputs: LayerInputs, single: bool = False, tell: Tell = silent
+) -> Budget:
     """A search for fewer neurons in a matched layer."""
     dtype = match.incoming.dtype
     return Budget(
-        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, not single
+        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, not single, tell
     )
 
 

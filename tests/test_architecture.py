@@ -17,7 +17,10 @@ FILES = {
     **{f"onnxfde.{p.stem}": p for p in (ROOT / "onnxfde").glob("*.py") if p.stem != "__init__"},
     **{f"onnxfde.passes.{p.stem}": p for p in (ROOT / "passes").glob("*.py")},
 }
-MATHEMATICS = {"polynomial", "metric", "distance", "lumping", "merging", "quotient", "budget"}
+MATHEMATICS = {
+    "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotient", "budget",
+    "system", "refinement",
+}  # fmt: skip
 
 
 def imports(path: Path) -> set[str]:
