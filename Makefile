@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 
 demo: $(VENV)/.ready
 	$(BIN)/onnxfde demo
+	@echo "The command is $(BIN)/onnxfde"
 
 test: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

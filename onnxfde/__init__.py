@@ -61,3 +61,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"onnxfde.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, whether they were used already or not."""
+    return sorted(__all__)

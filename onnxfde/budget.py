@@ -1,11 +1,12 @@
 """The fewest neurons that keep a layer within ε: the relative change of its centred output.
 
 Candidates come from the two orders of `merging`; each is built, rounded to the stored dtype, and
-accepted by what it is then: within ε in the metric, or equal to the original up to rounding,
+accepted by what it is then: within ε in the metric, or, at ε = 0, equal up to rounding,
 
-    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`.
+    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`,
 
-ε below 16·u is the same as 0: only the second test can be met.
+and no further away in the metric than the layer itself with its weights rounded anew. ε below 16·u
+is the same as 0.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from onnxfde.merging import (
 from onnxfde.metric import Metric, kernel, kernel_diagonal, norm
 from onnxfde.options import Tell, silent
 from onnxfde.polynomial import Blocks, FloatArray, Layer
-from onnxfde.quotient import RIDGE, balanced, refit
+from onnxfde.quotients import RIDGE, balanced, refit
 
 ROUNDING_STEPS = 16
+ROUNDING_DRAWS = 2
 ESTIMATE_NOISE = 1e-6
 """Errors estimated from Gram matrices are no better than this, relative to the layer's output."""
 WINDOW = 8
@@ -140,17 +142,32 @@ class Budget:
         return ROUNDING_STEPS * self.roundoff * self.original.magnitude(self.samples)
 
     @cached_property
+    def _noise(self) -> float:
+        """The relative error that rounding every weight anew could make, several times over."""
+        rng = np.random.default_rng(0)
+
+        def rounded(a: FloatArray) -> FloatArray:
+            return a * (1 + self.roundoff * rng.uniform(-1, 1, a.shape))
+
+        layer = self.layer
+        drawn = [
+            Layer(rounded(layer.incoming), rounded(layer.outgoing), layer.offset) for _ in range(3)
+        ]
+        return ROUNDING_DRAWS * max(self.metric.relative_error(layer, other) for other in drawn)
+
+    @cached_property
     def _reference(self) -> FloatArray:
         return self.original(self.samples)
 
     def _allowed(self, eps: float) -> float:
         """An upper limit for the estimated error of a candidate worth building."""
-        rounding = float(np.sqrt(np.mean(np.sum(self._rounding**2, axis=1))))
-        return max((eps + ESTIMATE_NOISE) * self._total, 10 * rounding)
+        return (max(eps, self._noise) + ESTIMATE_NOISE) * self._total
 
     def _accepts(self, candidate: Reduced, eps: float) -> bool:
-        if eps >= self.floor and candidate.error <= eps:
-            return True
+        if eps >= self.floor:
+            return candidate.error <= eps
+        if not candidate.error <= self._noise:
+            return False
         with np.errstate(invalid="ignore", over="ignore"):
             change = np.abs(candidate.layer(self.samples) - self._reference)
         return bool(np.all(change <= self._rounding))

@@ -106,11 +106,14 @@ def optimize(
         ),
     ] = None,
     neurons: Annotated[
-        int | None, typer.Option(metavar="N", help="Leave N neurons in each layer, instead of ε.")
+        int | None,
+        typer.Option(metavar="N", help="Leave at most N neurons in each layer, instead of ε."),
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(metavar="PERCENT", help="Leave this share of each layer's neurons, e.g. 25%."),
+        typer.Option(
+            metavar="PERCENT", help="Leave at most this share of each layer's neurons, e.g. 25%."
+        ),
     ] = None,
     data: DataFile = None,
     input_range: InputRange = None,
@@ -157,9 +160,10 @@ def optimize(
     overall, by_layer = parse_eps(eps or [])
     if eps and (neurons is not None or keep is not None):
         raise UsageError("--eps cannot be combined with --neurons or --keep")
-    for target in (None if dry_run else out, report):
-        if target is not None:
-            files.check_target(target)
+    targets = [t for t in (None if dry_run else out, report) if t is not None]
+    for target in targets:
+        files.check_target(target)
+    keep_apart(model, data, out, report)
     with console.progress(quiet) as work:
         result = pipeline.optimize(
             model,
@@ -232,7 +236,9 @@ def verify(
         console.show_verification(console.console(), found)
     if found.unverified:
         raise typer.Exit(1)
-    if tolerance is not None and not (found.relative_l2 or found.max_abs_error or 0.0) <= tolerance:
+    error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
+    if tolerance is not None and not (error or 0.0) <= tolerance:
+        typer.echo(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
         raise typer.Exit(1)
 
 
@@ -262,6 +268,17 @@ def demo(
     )
 
 
+def keep_apart(model: Path, data: Path | None, out: Path, report: Path | None) -> None:
+    """Refuse a report or a result in the place of another file of this run."""
+    taken = [model.resolve(), data and data.resolve(), out.resolve()]
+    if report is not None and report.resolve() in taken:
+        raise UsageError(
+            f"--report {report} is the model, its data or the result; choose another file"
+        )
+    if data is not None and data.resolve() == out.resolve():
+        raise UsageError(f"OUT {out} is the data file; choose another file")
+
+
 def spare_threads(*models: Path) -> None:
     """Keep BLAS to one thread for small models, which gain nothing from more; call it first."""
     if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
@@ -279,17 +296,20 @@ def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
             raise OptionError(f"--eps {text}: '{number}' is not a number") from None
         if name:
             by_layer[name] = value
+        elif overall is not None:
+            raise UsageError("--eps is given twice; for single layers write LAYER=EPS")
         else:
             overall = value
     return overall, by_layer
 
 
 def parse_share(text: str | None) -> float | None:
-    """`25%` or `0.25` as a fraction."""
+    """`25%`, `25` or `0.25` as a fraction."""
     if text is None:
         return None
     try:
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        share = float(text.removesuffix("%"))
+        return share / 100 if text.endswith("%") or share > 1 else share
     except ValueError:
         raise OptionError(f"--keep {text}: give a share such as 25% or 0.25") from None
 

@@ -57,6 +57,9 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     out = console()
     if report.layers:
         out.print(layer_table(report.layers))
+    for layer in report.layers:
+        if layer.remark:
+            line(out, f"{layer.name}: {layer.remark}")
     if verbose or not report.changed:
         show_refusals(out, report.refused)
     if report.unchanged:
@@ -103,6 +106,8 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     line(out, f"bytes       {arrow(size.before, size.after)}")
     if report.verification:
         show_verification(out, report.verification)
+    if count.after > count.before:
+        line(out, "The model grew: weights that other nodes read were copied (--skip such layers).")
     line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
 
 
@@ -126,8 +131,8 @@ def show_verification(out: Console, found: Verification) -> None:
     if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
         line(
             out,
-            f"The outputs changed by more than {LARGE_ERROR:.0%}: use a smaller --eps, or give the "
-            "inputs the model really sees with --data or --input-range.",
+            f"The outputs changed by more than {LARGE_ERROR:.0%}: optimize with a smaller --eps, "
+            "or with the inputs the model really sees (--data or --input-range).",
         )
 
 
@@ -158,5 +163,8 @@ def show_inspection(found: Inspection) -> None:
         if layer.remark:
             line(out, f"{layer.name}: {layer.remark}")
     show_refusals(out, found.refused)
+    if found.layers and found.other_activations:
+        others = ", ".join(f"{n} × {op}" for op, n in found.other_activations.items())
+        line(out, f"left alone  activations that are not squares: {others}")
     if found.nothing:
         line(out, f"No layer found: {found.nothing}.")

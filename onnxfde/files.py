@@ -25,6 +25,7 @@ from onnxfde.graph import (
     external_tensors,
     keyed_tensors,
     locate,
+    read_model,
     set_external,
 )
 
@@ -57,6 +58,7 @@ def save(model: ModelProto, path: Path, original: Graph) -> None:
         if any(external_tensors(original.model)):
             model = copy_of(model)
             data = Path(f"{path}.data")
+            refuse_foreign(data, path)
             with stage.open(data) as stream:
                 for tensor in outside(model, original.model):
                     move_out(tensor, original.folder or Path(), stream, data.name)
@@ -90,6 +92,15 @@ def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) ->
     set_external(tensor, name, offset, stream.tell() - offset)
 
 
+def refuse_foreign(data: Path, model: Path) -> None:
+    """Refuse to replace a data file, unless it is that of the model which is replaced as well."""
+    if not data.exists():
+        return
+    owned = external_tensors(read_model(model)) if model.exists() else iter(())
+    if not any(locate(tensor, model.parent).file.samefile(data) for tensor in owned):
+        raise OutputError(f"{data} exists and does not belong to {model}; move it out of the way")
+
+
 def copy_unchanged(model: ModelProto, source: Path, path: Path) -> None:
     """Copy a model file byte for byte, with the data files it names."""
     path = Path(os.path.realpath(path))
@@ -99,9 +110,11 @@ def copy_unchanged(model: ModelProto, source: Path, path: Path) -> None:
     with staged(path) as stage:
         for file in sorted(files):
             target = path.parent / file.relative_to(source.parent)
-            if not (target.exists() and target.samefile(file)):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                stage.copy(file, target)
+            if target.exists() and (target.samefile(file) or sha256(target) == sha256(file)):
+                continue
+            refuse_foreign(target, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stage.copy(file, target)
         stage.copy(source, path)
 
 

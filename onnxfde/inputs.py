@@ -7,6 +7,7 @@ the model's input is fed row by row.
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ class InputSpec:
     name: str
     dtype: np.dtype[Any]
     dims: Dims
+
+    def __str__(self) -> str:
+        """As a user reads it: name and type."""
+        return f"{self.name} ({self.dtype.name} {'×'.join(str(d or '?') for d in self.dims)})"
 
     @property
     def fixed_batch(self) -> int | None:
@@ -139,7 +144,7 @@ def latin_hypercube(
 def random_samples(
     specs: tuple[InputSpec, ...], limits: Range, rows: int, seed: int = 0
 ) -> Samples:
-    """Samples in a range for every input; whole numbers 0 and 1 for integer inputs."""
+    """Samples in a range for every input; whole numbers from 0 on for integer inputs."""
     batch = lcm_batch(specs)
     if any(s.fixed_batch for s in specs):
         rows = min(rows, FIXED_BATCH_RUNS)
@@ -150,7 +155,9 @@ def random_samples(
     for i, spec in enumerate(specs):
         shape = sample_shape(spec)
         if np.issubdtype(spec.dtype, np.integer) or spec.dtype == np.bool_:
-            flat: Array = np.random.default_rng(seed).integers(0, 2, (rows, *shape))
+            low = max(0, math.ceil(limits[0]))
+            high = 1 if spec.dtype == np.bool_ else max(low, math.floor(limits[1]))
+            flat: Array = np.random.default_rng(seed).integers(low, high + 1, (rows, *shape))
         else:
             flat = latin_hypercube(rows, int(np.prod(shape)), limits, seed + i)
         arrays[spec.name] = flat.reshape(rows, *shape).astype(spec.dtype)
@@ -203,12 +210,12 @@ def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], sour
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
     labels = arrays.get(LABELS) if LABELS not in fitted else None
     if labels is not None and len(labels) not in lengths:
-        raise DataError(
-            f"{source}: '{LABELS}' has {len(labels)} rows, the inputs {sorted(lengths)}"
-        )
+        others = " or ".join(map(str, sorted(lengths)))
+        raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs have {others}")
     samples = Samples(specs, fitted, source, labels)
     if fitted and next(samples.feeds(), None) is None:
-        raise DataError(f"{source} has too few rows: the model takes {lcm_batch(specs)} at a time")
+        rows, batch = samples.rows, lcm_batch(specs)
+        raise DataError(f"{source} has {rows} rows; the model takes at least {batch} at a time")
     return samples
 
 
@@ -220,7 +227,7 @@ def fit(array: Array, spec: InputSpec, source: str) -> Array:
     row_by_row = array.ndim == len(spec.dims) + 1 and matches(array.shape[1:], spec.dims)
     if not (whole or row_by_row):
         wanted = "×".join(str(d or "?") for d in ("N", *spec.dims[1:]))
-        got = "×".join(map(str, array.shape))
+        got = "×".join(map(str, array.shape)) or "a single number"
         raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Inspection:
     parameters: int
     nothing: str | None = None
     """Why there is no layer, if there is none."""
+    other_activations: dict[str, int] = field(default_factory=dict)
+    """Activations that are not supported yet."""
 
 
 def inspect(
@@ -86,7 +88,13 @@ def inspect(
         if matches
         else why_nothing(source.graph, PassResult(source.graph.model, (), tuple(refused)))
     )
-    return Inspection(tuple(views), tuple(refused), count_parameters(source.graph.model), nothing)
+    return Inspection(
+        tuple(views),
+        tuple(refused),
+        count_parameters(source.graph.model),
+        nothing,
+        other_activations(source.graph),
+    )
 
 
 def why_nothing(graph: Graph, result: PassResult) -> str:
@@ -101,10 +109,14 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
         )
     if find_layers(graph)[0]:
         return "no layer is selected"
-    found = Counter(op(n) for n in graph.model.graph.node if op(n) in ACTIVATIONS)
-    others = ", ".join(f"{count} × {name}" for name, count in found.items())
+    others = ", ".join(f"{count} × {name}" for name, count in other_activations(graph).items())
     has = f"; its activations are {others}" if others else ""
     return f"the model has no square activation (Mul(x, x) or Pow(x, 2)) between affine maps{has}"
+
+
+def other_activations(graph: Graph) -> dict[str, int]:
+    """Activations in the main graph that are not squares."""
+    return dict(Counter(op(n) for n in graph.model.graph.node if op(n) in ACTIVATIONS))
 
 
 def rounded_up(eps: float) -> str:

@@ -98,6 +98,7 @@ def optimize(
     >>> result.report.grp_percent < 30
     True
     """
+    layers, skip = ((globs,) if isinstance(globs, str) else globs for globs in (layers, skip))
     merge = MergeNeurons(
         eps=eps,
         layer_eps=tuple(sorted((layer_eps or {}).items())),
@@ -224,7 +225,7 @@ def verify(
     work = work or Work()
     first, second = open_model(model), open_model(other)
     if input_specs(first.graph) != input_specs(second.graph):
-        names = [", ".join(s.name for s in input_specs(m.graph)) for m in (first, second)]
+        names = [", ".join(map(str, input_specs(m.graph))) for m in (first, second)]
         raise DataError(f"the two models have different inputs: {names[0]} and {names[1]}")
     probe, _ = open_data(first.graph, data, input_range)
     samples = verification_samples(first.graph, probe)

@@ -48,6 +48,12 @@ class Layer:
         return sum(int(np.count_nonzero(a)) for a in arrays)
 
     @property
+    def size(self) -> int:
+        """All weights and biases, zero or not; a bias that is 0 everywhere is none."""
+        biases = sum(a.size for a in (self.incoming[:, -1], self.offset) if np.any(a))
+        return self.incoming[:, :-1].size + self.outgoing.size + biases
+
+    @property
     def finite(self) -> bool:
         """Whether every weight is a number."""
         return all(np.isfinite(a).all() for a in (self.incoming, self.outgoing, self.offset))

@@ -23,6 +23,7 @@ from onnxfde.polynomial import FloatArray
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 CHECKED_ROWS = 512
 DATA_ROWS = 16_384
+FEWEST_ROWS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Probe:
         if not np.isfinite(rows).all():
             return self.unknown(width, "its inputs overflow on the inputs given")
         step = max(1, len(rows) // CHECKED_ROWS)
-        return LayerInputs(Metric.measured(rows), rows[::step])
+        return LayerInputs(Metric.measured(rows), rows[::step], few(len(rows), width))
 
     def unknown(self, width: int, reason: str) -> LayerInputs:
         """Plain coefficients, for want of anything better."""
@@ -79,6 +80,17 @@ class Probe:
         if match.incoming.layout == "columns" and values.ndim > 1:
             values = np.swapaxes(values, -1, -2)
         return values.reshape(-1, match.layer.inputs).astype(np.float64)
+
+
+def few(rows: int, inputs: int) -> str | None:
+    """What to say of a mean and covariance that were measured on too few rows."""
+    enough = max(FEWEST_ROWS, 2 * inputs)
+    if rows >= enough:
+        return None
+    return (
+        f"its {inputs} inputs were measured on {rows} rows only, and on others the error may be "
+        f"much larger: give at least {enough}"
+    )
 
 
 def origin(graph: Graph, value: str) -> str:

@@ -22,6 +22,8 @@ from onnxfde.pattern import Match, activation_input
 from onnxfde.polynomial import FloatArray, Layer
 
 Array = npt.NDArray[Any]
+MERGED = "_merged"
+"""What the name of a weight that had to be copied ends with."""
 
 
 def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
@@ -126,14 +128,29 @@ class Edit:
         name = node.input[at]
         readers = [n for n in self.proto.node for used in names_used(n) if used == name]
         tensor = self.graph.initializers.get(name)
+        twin = self.twin(values)
+        if twin is not None:
+            node.input[at] = twin
+            self.orphans.append(name)
+            return
         if tensor is None or len(readers) != 1 or name in self.graph.outputs:
-            node.input[at] = self.new_constant(node, f"{name}_merged", values, like=at)
+            node.input[at] = self.new_constant(node, f"{name}{MERGED}", values, like=at)
             self.orphans.append(name)
             return
         fresh = make_tensor(name, values.astype(self.dtype))
         fresh.doc_string = tensor.doc_string
         tensor.CopyFrom(fresh)
         self.forget(name)
+
+    def twin(self, values: FloatArray) -> str | None:
+        """A constant that another layer was given and that has these very values."""
+        wanted = make_tensor("", values.astype(self.dtype))
+        for tensor in self.proto.initializer:
+            same = tensor.dims == wanted.dims and tensor.data_type == wanted.data_type
+            own = tensor.name.endswith(MERGED) and tensor.name not in self.graph.overridable
+            if own and same and tensor.raw_data == wanted.raw_data:
+                return str(tensor.name)
+        return None
 
     def new_constant(self, node: NodeProto, wish: str, values: FloatArray, like: int) -> str:
         """A constant beside the one at input `like`: an initializer, or a Constant node."""

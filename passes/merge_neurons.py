@@ -33,7 +33,7 @@ from onnxfde.passes.base import LayerChange, PassResult, Work
 from onnxfde.pattern import Match, find_layers
 from onnxfde.polynomial import Blocks, Layer
 from onnxfde.probe import LayerInputs, Probe
-from onnxfde.quotient import backward_single, balanced, forward_exact, forward_single, refit
+from onnxfde.quotients import backward_single, balanced, forward_exact, forward_single, refit
 from onnxfde.rewrite import write_layer
 
 Outcome = tuple[Reduced | None, float | None]
@@ -86,7 +86,7 @@ class MergeNeurons:
         if self.neurons is not None and self.neurons < 1:
             raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
         if self.keep is not None and not 0 < self.keep <= 1:
-            raise OptionError(f"--keep {self.keep:.4g} is not a share above 0 % and up to 100 %")
+            raise OptionError(f"--keep {self.keep:.4%} is not a share above 0 % and up to 100 %")
 
     def check_combinations(self) -> None:
         """Refuse options that contradict each other."""
@@ -98,6 +98,8 @@ class MergeNeurons:
             raise UsageError("--quotient exact needs --semantics paper and --relation forward")
         if self.semantics == "erode" and (self.norm, self.linkage) != PAPER_DEFAULTS[1:]:
             raise UsageError("--norm and --linkage need --semantics paper: ERODE sums and chains")
+        if self.norm == "max" and self.relation == "forward":
+            raise UsageError("--norm max needs --relation backward")
         chosen = (self.relation, self.norm, self.linkage)
         if self.semantics == "budget" and chosen != PAPER_DEFAULTS:
             raise UsageError("--relation, --norm and --linkage need --semantics paper")
@@ -130,7 +132,7 @@ class MergeNeurons:
 
     def selected(self, names: list[str]) -> list[str]:
         """The layers to work on; unknown names and globs without a match are errors."""
-        for wanted in (*(name for name, _ in self.layer_eps), *self.layers):
+        for wanted in (*(name for name, _ in self.layer_eps), *self.layers, *self.skip):
             if names and not any(n == wanted or fnmatchcase(n, wanted) for n in names):
                 raise OptionError(
                     f"no layer is called '{wanted}'; the layers are {', '.join(names)}"
@@ -164,8 +166,8 @@ class MergeNeurons:
             outputs=layer.outputs,
             neurons_before=match.layer.neurons,
             neurons_after=layer.neurons,
-            parameters_before=match.layer.parameters,
-            parameters_after=layer.parameters,
+            parameters_before=match.layer.size,
+            parameters_after=layer.parameters if reduced else layer.size,
             blocks=reduced.blocks if reduced else tuple((i,) for i in range(layer.neurons)),
             eps=None if self.count(match.layer) is not None else self.eps_of(match.name),
             error=reduced.error if reduced else 0.0,

@@ -18,7 +18,7 @@ FILES = {
     **{f"onnxfde.passes.{p.stem}": p for p in (ROOT / "passes").glob("*.py")},
 }
 MATHEMATICS = {
-    "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotient", "budget",
+    "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotients", "budget",
     "system", "refinement",
 }  # fmt: skip
 
@@ -87,6 +87,11 @@ def test_the_command_line_starts_without_the_heavy_modules() -> None:
 def test_optimizing_a_model_of_full_rank_does_not_load_scipy_or_graphsurgeon() -> None:
     code = "import onnxfde, onnxfde.demo as d\nonnxfde.optimize(d.demo_model(), neurons=130)"
     assert "onnx_graphsurgeon" not in loaded_by(code)
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    assert not {f"onnxfde.{name}" for name in onnxfde.__all__} & FILES.keys()
+    assert dir(onnxfde) == sorted(onnxfde.__all__)
 
 
 def test_public_names_exist() -> None:

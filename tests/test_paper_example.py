@@ -12,7 +12,7 @@ from onnxfde.lumping import Dendrogram
 from onnxfde.options import Norm
 from onnxfde.pattern import find_layers
 from onnxfde.polynomial import Layer
-from onnxfde.quotient import forward_exact, forward_single
+from onnxfde.quotients import forward_exact, forward_single
 from tests.models import mlp, outputs_of
 
 INCOMING = np.array([[1.00, 0.50, 0.10], [1.02, 0.48, 0.12]])

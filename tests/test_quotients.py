@@ -8,7 +8,7 @@ from hypothesis import given
 
 from onnxfde.metric import Metric
 from onnxfde.polynomial import Layer
-from onnxfde.quotient import backward_single, balanced, forward_exact, forward_single, refit
+from onnxfde.quotients import backward_single, balanced, forward_exact, forward_single, refit
 from tests.strategies import layers
 
 X = np.random.default_rng(0).uniform(-1, 1, (50, 2))

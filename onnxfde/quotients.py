@@ -77,14 +77,16 @@ def refit(layer: Layer, start: Layer, metric: Metric, exact: bool = False) -> La
     """`start` with outgoing weights and offset that bring it closest to `layer`.
 
     `exact` spares no effort where the two are equal up to rounding: least squares by QR on φ, if φ
-    is not too large, and not by the Gram matrix.
+    is not too large, and not by the Gram matrix, and once more against the ridge.
     """
     rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
     scale = np.sqrt(kernel_diagonal(kept))
     scale[scale == 0] = 1.0
     exact &= features_fit(2 * len(rows), rows.shape[1])
     solve, noise = (correction, 1e-12) if exact else (gram_correction, 1e-8)
-    outgoing = start.outgoing + solve(rows, kept, scale, layer.outgoing, start.outgoing)
+    outgoing = start.outgoing
+    for _ in range(2 if exact else 1):
+        outgoing = outgoing + solve(rows, kept, scale, layer.outgoing, outgoing)
     terms = np.hstack([layer.outgoing * squared(rows), -outgoing * squared(kept)])
     change = terms.sum(axis=1)
     change[np.abs(change) <= noise * np.abs(terms).sum(axis=1)] = 0.0

@@ -1,0 +1,178 @@
+"""How partitions and merge orders scale, beside one float64 Gram product of the same matrix.
+
+`python -m benchmarks.scale` (extra `plot`): layers d-n-m with incoming rows scaled to ‖u‖₁ = 1 and
+outgoing columns to max |V| = 1, ε = 0.05. `planted`: a tenth of the neurons are near-duplicates of
+others; `distinct`: none; `cluster`: all are near-duplicates of one. Each row is measured in a
+process of its own (peak memory includes the weights). "pairs" are those whose distance had to be
+computed; diameter on one cluster needs all of them and is measured up to 1,024 neurons.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import naive, table
+from onnxfde.closure import Effort
+from onnxfde.lumping import partition
+from onnxfde.merging import merge_tree
+from onnxfde.options import Linkage, Relation
+from onnxfde.polynomial import Layer
+
+EPS = 0.05
+NOISE = 1e-4
+SIZES = ("6-128-6", "64-1024-64", "256-2048-256", "512-4096-512", "1024-8192-1024")
+LARGEST = "1024-16384-1024"
+KINDS = ("planted", "distinct", "cluster")
+METHODS = (
+    "budget", "forward closure", "backward closure", "forward diameter", "backward diameter",
+)  # fmt: skip
+MOST_DIAMETER_CLUSTER = 1024
+
+
+def make_layer(shape: str, kind: str) -> Layer:
+    """Random weights with, without, or with nothing but near-duplicates."""
+    inputs, neurons, outputs = map(int, shape.split("-"))
+    rng = np.random.default_rng(0)
+    distinct = {"planted": neurons - neurons // 10, "distinct": neurons, "cluster": 1}[kind]
+    incoming = rng.normal(size=(distinct, inputs + 1))
+    outgoing = rng.normal(size=(outputs, distinct))
+    source = np.concatenate([np.arange(distinct), rng.integers(0, distinct, neurons - distinct)])
+    incoming = incoming[source] * (1 + NOISE * rng.normal(size=(neurons, inputs + 1)))
+    outgoing = outgoing[:, source] + NOISE * rng.normal(size=(outputs, neurons))
+    incoming /= np.abs(incoming).sum(axis=1, keepdims=True)
+    return Layer(incoming, outgoing / np.abs(outgoing).max(axis=0), np.zeros(outputs))
+
+
+def seconds(work: Callable[[], object], repeat: int = 1) -> float:
+    """The best of some runs."""
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def run_one(shape: str, kind: str, method: str) -> dict[str, Any]:
+    """Measure one method on one layer."""
+    layer = make_layer(shape, kind)
+    effort = Effort()
+    if method == "budget":
+
+        def work() -> object:
+            return merge_tree(layer.incoming, layer.outgoing)
+    else:
+        words = method.split()
+        relation: Relation = "forward" if words[0] == "forward" else "backward"
+        linkage: Linkage = "closure" if words[1] == "closure" else "diameter"
+
+        def work() -> object:
+            effort.evaluated = 0
+            return partition(layer, EPS, relation, linkage=linkage, effort=effort)
+
+    repeat = 5 if layer.neurons <= 1024 else 1
+    spent = seconds(work, repeat)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    gram = seconds(lambda: layer.incoming @ layer.incoming.T, 3)
+    return {"seconds": spent, "gram": gram, "megabytes": peak, "pairs": effort.evaluated}
+
+
+def measured(shape: str, kind: str, method: str) -> dict[str, Any]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.scale", shape, kind, method]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def cases() -> Iterator[tuple[str, str, str]]:
+    """What to measure."""
+    for shape in SIZES:
+        for kind in KINDS:
+            for method in METHODS:
+                small = int(shape.split("-")[1]) <= MOST_DIAMETER_CLUSTER
+                if kind != "cluster" or "diameter" not in method or small:
+                    yield shape, kind, method
+    for method in METHODS[:3]:
+        yield LARGEST, "planted", method
+
+
+def exponent(shapes: list[str], axis: int, method: str) -> float:
+    """The slope of log time against the logarithm of one dimension."""
+    size = [int(shape.split("-")[axis]) for shape in shapes]
+    spent = [measured(shape, "planted", method)["seconds"] for shape in shapes]
+    return float(np.polyfit(np.log(size), np.log(spent), 1)[0])
+
+
+def naive_rows() -> Iterator[tuple[object, ...]]:
+    """The expanding baseline, beside ours."""
+    for shape in ("6-128-6", "16-256-16", "64-1024-64"):
+        layer = make_layer(shape, "planted")
+        slow = seconds(lambda layer=layer: naive.backward_closure(layer, EPS))  # type: ignore[misc]
+        fast = seconds(lambda layer=layer: partition(layer, EPS, "backward"), 3)  # type: ignore[misc]
+        yield (
+            shape, "planted", "naive expansion, backward closure", f"{slow:.3f}",
+            f"{slow / fast:.0f} × ours", "–", f"{layer.neurons * (layer.neurons - 1) // 2:,}",
+        )  # fmt: skip
+
+
+def plot(results: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+    """Time against n, log–log, on the planted layers."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4))
+    shapes = [*SIZES, LARGEST]
+    for method in METHODS[:3]:
+        chosen = [s for s in shapes if (s, "planted", method) in results]
+        size = [int(s.split("-")[1]) for s in chosen]
+        axes.loglog(
+            size, [results[s, "planted", method]["seconds"] for s in chosen], "o-", label=method
+        )
+    size = [int(s.split("-")[1]) for s in shapes]
+    grams = [results[s, "planted", "budget"]["gram"] for s in shapes]
+    axes.loglog(size, grams, "k--", label="one float64 Gram product")
+    axes.set_xlabel("neurons n (d and m grow too)")
+    axes.set_ylabel("seconds")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(Path(__file__).with_suffix(".png"), dpi=120)
+
+
+def main() -> None:
+    """Everything."""
+    if len(sys.argv) == 4:
+        print(json.dumps(run_one(*sys.argv[1:])))
+        return
+    results = {}
+    for case in cases():
+        results[case] = measured(*case)
+        print(*case, results[case], file=sys.stderr)
+    rows: list[tuple[object, ...]] = [
+        (
+            *case, f"{found['seconds']:.3f}", f"{found['seconds'] / found['gram']:.2f}",
+            f"{found['megabytes']:.0f}", f"{found['pairs']:,}",
+        )
+        for case, found in results.items()
+    ]  # fmt: skip
+    rows.extend(naive_rows())
+    by_n = [f"256-{n}-256" for n in (1024, 2048, 4096, 8192)]
+    by_d = [f"{d}-4096-{d}" for d in (128, 256, 512, 1024)]
+    for method in METHODS[:3]:
+        slopes = f"n^{exponent(by_n, 1, method):.2f}, d^{exponent(by_d, 0, method):.2f}"
+        rows.append(("growth", "planted", method, slopes, "–", "–", "–"))
+    header = "d-n-m | weights | method | seconds | ratio to the Gram product | peak MB | pairs"
+    table.write(__file__, "Partitions and merge orders at scale", header, rows)
+    plot(results)
+
+
+if __name__ == "__main__":
+    main()
