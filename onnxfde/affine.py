@@ -168,7 +168,7 @@ def with_carrier(graph: Graph, side: Affine) -> Affine:
     if side.node.op_type != "MatMul" or output in graph.outputs or len(users) != 1:
         return side
     node = users[0]
-    if node.op_type != "Add" or sum(graph.is_constant(name) for name in node.input) != 1:
+    if op(node) != "Add" or sum(graph.is_constant(name) for name in node.input) != 1:
         return side
     try:
         _, shift = scale_and_shift(graph, node, len(side.weight), side.layout)

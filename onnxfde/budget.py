@@ -3,7 +3,7 @@
 Candidates come from the two orders of `merging`; each is built, rounded to the stored dtype, and
 accepted by what it is then: within ε in the metric, or, at ε = 0, equal up to rounding,
 
-    |o′(x) − o(x)| ≤ 16·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`,
+    |o′(x) − o(x)| ≤ 8·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`,
 
 and no further away in the metric than the layer itself with its weights rounded anew. ε below 16·u
 is the same as 0.
@@ -74,7 +74,7 @@ class Budget:
         lossless = self._lossless
         if lossless and len(lossless.blocks) <= count:
             return lossless
-        return self._tree_candidate(count) if count < self.original.neurons else None
+        return self._tree_candidate(count) if count < self.layer.neurons else lossless
 
     @property
     def floor(self) -> float:
@@ -108,7 +108,7 @@ class Budget:
 
     def _equal(self) -> Reduced | None:
         if not self.refitted:
-            return self._from_tree(0.0, self.layer.neurons)
+            return self._from_tree(0.0, self.layer.neurons) or self._without_constants()
         return self._from_basis() if self._dependent() else self._without_constants()
 
     @cached_property
@@ -139,7 +139,7 @@ class Budget:
 
     @cached_property
     def _rounding(self) -> FloatArray:
-        return ROUNDING_STEPS * self.roundoff * self.original.magnitude(self.samples)
+        return ROUNDING_STEPS / 2 * self.roundoff * self.original.magnitude(self.samples)
 
     @cached_property
     def _noise(self) -> float:
@@ -235,7 +235,7 @@ class Budget:
         fitted = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
         if self.refitted and len(blocks) < self.layer.neurons:
             fitted = refit(self.layer, fitted, self.metric, exact)
-        stored = balanced(fitted).stored_as(self.dtype)
+        stored = balanced(fitted, self.original, self.metric).stored_as(self.dtype)
         _, order = self._canonical
         named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)
         return Reduced(stored, named, self.metric.relative_error(self.layer, stored))

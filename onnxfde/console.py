@@ -74,7 +74,8 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     """One row a layer."""
-    table = Table("layer", "shape", "neurons", "parameters", "GRP %", "ε", "layer error")
+    columns = ("shape", "neurons", "parameters", "GRP %", "bytes", "ε", "error", "measured")
+    table = Table("layer", *columns)
     for layer in layers:
         share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
         table.add_row(
@@ -83,8 +84,10 @@ def layer_table(layers: tuple[LayerChange, ...]) -> Table:
             arrow(layer.neurons_before, layer.neurons_after),
             arrow(layer.parameters_before, layer.parameters_after),
             f"{share:.1f}",
+            arrow(layer.bytes_before, layer.bytes_after),
             "–" if layer.eps is None else f"{layer.eps:g}",
             f"{layer.error:.2g}",
+            f"{layer.measured_error:.2g}",
         )
     return table
 

@@ -51,7 +51,7 @@ def check_target(path: Path) -> None:
         raise OutputError(f"{folder} is not writable")
 
 
-def save(model: ModelProto, path: Path, original: Graph) -> None:
+def save(model: ModelProto, path: Path, original: Graph, source: Path | None) -> None:
     """Write a model; if the original keeps weights outside, they all go to `<path>.data`."""
     path = Path(os.path.realpath(path))
     with staged(path) as stage:
@@ -59,6 +59,7 @@ def save(model: ModelProto, path: Path, original: Graph) -> None:
             model = copy_of(model)
             data = Path(f"{path}.data")
             refuse_foreign(data, path)
+            refuse_shared(data, path, original, source)
             with stage.open(data) as stream:
                 for tensor in outside(model, original.model):
                     move_out(tensor, original.folder or Path(), stream, data.name)
@@ -99,6 +100,16 @@ def refuse_foreign(data: Path, model: Path) -> None:
     owned = external_tensors(read_model(model)) if model.exists() else iter(())
     if not any(locate(tensor, model.parent).file.samefile(data) for tensor in owned):
         raise OutputError(f"{data} exists and does not belong to {model}; move it out of the way")
+
+
+def refuse_shared(data: Path, target: Path, original: Graph, source: Path | None) -> None:
+    """Refuse to replace the weights of the model that is read, unless it is replaced as well."""
+    in_place = source is not None and target.exists() and target.samefile(source)
+    if in_place or not data.exists():
+        return
+    folder = original.folder or Path()
+    if any(locate(t, folder).file.samefile(data) for t in external_tensors(original.model)):
+        raise OutputError(f"{data} holds the weights of the input; choose another name for OUT")
 
 
 def copy_unchanged(model: ModelProto, source: Path, path: Path) -> None:

@@ -21,7 +21,15 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from onnxfde.errors import ModelError, RuntimeUnavailable
 
-__all__ = ["Constant", "Graph", "ModelProto", "NodeProto", "TensorProto", "ValueInfoProto"]
+__all__ = [
+    "Constant",
+    "Graph",
+    "GraphProto",
+    "ModelProto",
+    "NodeProto",
+    "TensorProto",
+    "ValueInfoProto",
+]
 
 Array = npt.NDArray[Any]
 Dims = tuple[int | str | None, ...]
@@ -94,21 +102,22 @@ def copy_of(model: ModelProto) -> ModelProto:
 def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
     """Every tensor that a model stores, in bodies and functions too, with a name for it."""
 
-    def in_nodes(nodes: Sequence[NodeProto]) -> Iterator[tuple[str, TensorProto]]:
+    def in_nodes(nodes: Sequence[NodeProto], scope: str) -> Iterator[tuple[str, TensorProto]]:
         for node in nodes:
+            place = f"{scope}{node.output[0] if node.output else node.name}"
             for attribute in node.attribute:
                 tensors = [attribute.t] if attribute.HasField("t") else attribute.tensors
-                yield from ((f"{node.output[0]}.{attribute.name}", t) for t in tensors)
-            for body in bodies(node):
-                yield from in_graph(body)
+                yield from ((f"{place}.{attribute.name}", t) for t in tensors)
+            for i, body in enumerate(bodies(node)):
+                yield from in_graph(body, f"{place}/{i}/")
 
-    def in_graph(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
-        yield from ((tensor.name, tensor) for tensor in graph.initializer)
-        yield from in_nodes(graph.node)
+    def in_graph(graph: GraphProto, scope: str) -> Iterator[tuple[str, TensorProto]]:
+        yield from ((scope + tensor.name, tensor) for tensor in graph.initializer)
+        yield from in_nodes(graph.node, scope)
 
-    yield from in_graph(model.graph)
+    yield from in_graph(model.graph, "")
     for function in model.functions:
-        yield from in_nodes(function.node)
+        yield from in_nodes(function.node, f"{function.domain}:{function.name}/")
 
 
 def external_tensors(model: ModelProto) -> Iterator[TensorProto]:

@@ -64,6 +64,16 @@ class Samples:
         """How many samples there are."""
         return min((len(a) for a in self.arrays.values()), default=0)
 
+    @property
+    def has_batch(self) -> bool:
+        """Whether the leading axis of the model's inputs counts samples, for all we know."""
+        return all(
+            self._rows_a_run(spec)
+            and (spec.fixed_batch is None or all(isinstance(d, int) for d in spec.dims))
+            and (spec.fixed_batch is None or len(spec.dims) > 1)
+            for spec in self.specs
+        )
+
     def some(self, most: int) -> Samples:
         """At most this many samples, evenly spread over all of them."""
         rows = self.rows
@@ -155,8 +165,8 @@ def random_samples(
     for i, spec in enumerate(specs):
         shape = sample_shape(spec)
         if np.issubdtype(spec.dtype, np.integer) or spec.dtype == np.bool_:
-            low = max(0, math.ceil(limits[0]))
-            high = 1 if spec.dtype == np.bool_ else max(low, math.floor(limits[1]))
+            low, high = max(0, math.ceil(limits[0])), math.floor(limits[1])
+            low, high = (0, 1) if spec.dtype == np.bool_ else (low, max(low, high))
             flat: Array = np.random.default_rng(seed).integers(low, high + 1, (rows, *shape))
         else:
             flat = latin_hypercube(rows, int(np.prod(shape)), limits, seed + i)
@@ -209,6 +219,8 @@ def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], sour
     if len(lengths) > 1 and lcm_batch(specs) == 1:
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
     labels = arrays.get(LABELS) if LABELS not in fitted else None
+    if labels is not None and (labels.ndim == 0 or labels.dtype.kind not in "fiub"):
+        raise DataError(f"{source}: '{LABELS}' must be an array of numbers, a row a sample")
     if labels is not None and len(labels) not in lengths:
         others = " or ".join(map(str, sorted(lengths)))
         raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs have {others}")

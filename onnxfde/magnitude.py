@@ -16,7 +16,6 @@ from onnxfde.graph import (
     ModelProto,
     NodeProto,
     copy_of,
-    external_tensors,
     keyed_tensors,
     make_tensor,
     to_array,
@@ -36,7 +35,7 @@ CONTRACTIONS = {
 def magnitude_model(graph: Graph) -> ModelProto | None:
     """The model that computes A, or None where an operator has no such rule."""
     model = copy_of(graph.model)
-    if any(external_tensors(model)) or not all(absolute(graph, node) for node in model.graph.node):
+    if not all(absolute(graph, node) for node in model.graph.node):
         return None
     for _, tensor in keyed_tensors(model):
         if tensor.data_type in FLOATS:
@@ -56,6 +55,7 @@ def absolute(graph: Graph, node: NodeProto) -> bool:
         exponent = graph.constant(node.input[1])
         return exponent is not None and bool(np.all(exponent.array >= 1))
     for attribute in node.attribute:
-        if attribute.name in ("alpha", "beta"):
+        if attribute.HasField("f"):
             attribute.f = abs(attribute.f)
+        attribute.floats[:] = [abs(value) for value in attribute.floats]
     return kind in MONOTONE or kind in CONTRACTIONS or kind == "Sub"

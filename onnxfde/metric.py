@@ -65,6 +65,8 @@ class Metric:
 
     def relative_error(self, layer: Layer, other: Layer) -> float:
         """The change of the centred output from `layer` to `other`, relative L2."""
+        if not other.finite:
+            return np.inf
         rows = self.whiten(layer.incoming)
         both = np.vstack([rows, self.whiten(other.incoming)])
         change = np.hstack([layer.outgoing, -other.outgoing])

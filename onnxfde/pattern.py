@@ -9,7 +9,7 @@ factors and terms are folded into U, V and c. Each square node gives a `Match` o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from onnxfde.affine import (
     overridable_reason,
     with_carrier,
 )
-from onnxfde.graph import Graph, NodeProto, attributes, bodies
+from onnxfde.graph import Graph, GraphProto, ModelProto, NodeProto, attributes, bodies
 from onnxfde.polynomial import Layer
 
 TRANSPARENT = {"Identity", "Dropout", "Flatten"}
@@ -76,12 +76,14 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
 
 def with_unique_names(matches: list[Match]) -> list[Match]:
     """Number the layers whose first affine node shares its name with another."""
-    seen: dict[str, int] = {}
-    unique = []
+    unique: dict[str, Match] = {}
+    taken = {match.name for match in matches}
     for match in matches:
-        count = seen[match.name] = seen.get(match.name, 0) + 1
-        unique.append(match if count == 1 else replace(match, name=f"{match.name}#{count}"))
-    return unique
+        numbered = (f"{match.name}#{i}" for i in range(2, len(matches) + 2))
+        free = (name for name in numbered if name not in taken and name not in unique)
+        name = match.name if match.name not in unique else next(free)
+        unique[name] = replace(match, name=name)
+    return list(unique.values())
 
 
 def is_square(graph: Graph, node: NodeProto) -> bool:
@@ -98,6 +100,9 @@ def match_layer(graph: Graph, square: NodeProto) -> Match:
     """The layer around a square node; NoMatch says why there is none."""
     before, first = walk_back(graph, square)
     after, second = walk_on(graph, square)
+    involved = {op(node) for node in (*before, first, *after, second)}
+    if graph.opset < 7 and involved & {"MatMul", *ELEMENTWISE}:
+        raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
     incoming = fold_after(graph, affine(graph, first), before)
     outgoing = fold_before(graph, affine(graph, second), after)
     if incoming.dtype != outgoing.dtype:
@@ -115,7 +120,7 @@ def match_layer(graph: Graph, square: NodeProto) -> Match:
     layer = Layer(np.column_stack([incoming.weight, incoming.bias]), outgoing.weight, outgoing.bias)
     if not layer.finite:
         raise NoMatch("a weight is NaN or infinite")
-    values = [v for n in (first, *before, square, *after) for v in n.output[:1]]
+    values = [v for n in (first, *before, square, *after) for v in n.output if v]
     return Match(label(first), incoming, square, outgoing, layer, tuple(values))
 
 
@@ -182,7 +187,8 @@ def check_transparent(graph: Graph, node: NodeProto) -> None:
     if node.op_type == "Dropout":
         if dropout_may_train(graph, node):
             raise NoMatch(f"Dropout '{label(node)}' may be in training mode")
-        if len(node.output) > 1 and graph.consumers.get(node.output[1]):
+        masks = [name for name in node.output[1:] if name]
+        if any(graph.consumers.get(name) or name in graph.outputs for name in masks):
             raise NoMatch(f"the mask of Dropout '{label(node)}' is used")
     if node.op_type == "Flatten":
         rank = graph.rank(node.input[0])
@@ -212,16 +218,18 @@ def hidden_in_bodies(graph: Graph) -> Iterator[Refusal]:
     for node in graph.model.graph.node:
         where = f"it lies in a body of {node.op_type} '{label(node)}', which is not supported yet"
         for body in bodies(node):
-            yield from (Refusal(label(n), where) for n in squares_within(body.node))
+            inside = Graph(ModelProto(graph=body))
+            yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
     for function in graph.model.functions:
         where = f"it lies in the local function '{function.name}', which is not supported yet"
-        yield from (Refusal(label(n), where) for n in squares_within(function.node))
+        inside = Graph(ModelProto(graph=GraphProto(node=function.node)))
+        yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
 
 
-def squares_within(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes that multiply a value by itself, at any depth."""
-    for node in nodes:
-        if op(node) == "Mul" and node.input[0] == node.input[1]:
+def squares_within(body: Graph, outer: Graph) -> Iterator[NodeProto]:
+    """Squares in a body, at any depth; their exponents may come from outside."""
+    for node in body.model.graph.node:
+        if is_square(body, node) or is_square(outer, node):
             yield node
-        for body in bodies(node):
-            yield from squares_within(body.node)
+        for inner in bodies(node):
+            yield from squares_within(Graph(ModelProto(graph=inner)), outer)

@@ -64,7 +64,7 @@ class Result:
         """Write the model (a copy of the input if nothing changed); returns the finished report."""
         target, start = Path(path), time.perf_counter()
         if self.report.changed or self.source.path is None:
-            files.save(self.model, target, self.source.graph)
+            files.save(self.model, target, self.source.graph, self.source.path)
         else:
             files.copy_unchanged(self.model, self.source.path, target)
         seconds = {**self.report.seconds, "save": time.perf_counter() - start}
@@ -224,9 +224,17 @@ def verify(
     """
     work = work or Work()
     first, second = open_model(model), open_model(other)
-    if input_specs(first.graph) != input_specs(second.graph):
+    if signature(first.graph) != signature(second.graph):
         names = [", ".join(map(str, input_specs(m.graph))) for m in (first, second)]
         raise DataError(f"the two models have different inputs: {names[0]} and {names[1]}")
     probe, _ = open_data(first.graph, data, input_range)
     samples = verification_samples(first.graph, probe)
     return compare(first.graph, second.graph, samples, work.tick)[0]
+
+
+def signature(graph: Graph) -> list[tuple[object, ...]]:
+    """The inputs of a model, whatever its symbolic axes are called."""
+    return [
+        (spec.name, spec.dtype, *(d if isinstance(d, int) else None for d in spec.dims))
+        for spec in input_specs(graph)
+    ]

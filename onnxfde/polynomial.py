@@ -67,6 +67,13 @@ class Layer:
         """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
         return Layer(np.abs(self.incoming), np.abs(self.outgoing), np.abs(self.offset))(np.abs(x))
 
+    def change_to(self, other: Layer, x: FloatArray) -> float:
+        """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""
+        before = self(x)
+        change = float(np.linalg.norm(other(x) - before))
+        spread = float(np.linalg.norm(before - before.mean(axis=0)))
+        return change / spread if spread > 0 else change
+
     def stored_as(self, dtype: npt.DTypeLike) -> Layer:
         """The layer as it reads back after being stored as `dtype`."""
         return Layer(*(cast(a, dtype) for a in (self.incoming, self.outgoing, self.offset)))

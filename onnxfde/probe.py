@@ -71,15 +71,16 @@ class Probe:
             data = random_samples(input_specs(graph), self.limits, SAMPLES)
         data = data.some(DATA_ROWS)
         if match.source in data.arrays:
-            values = data.arrays[match.source]
+            runs = [feeds[match.source] for feeds in data.feeds()]
         else:
-            from onnxfde.runtime import load, run_all
+            from onnxfde.runtime import load, run_each
 
-            part = truncated(graph.model, match.source)
-            (values,) = run_all(load(part, graph.folder), data, tick)
-        if match.incoming.layout == "columns" and values.ndim > 1:
-            values = np.swapaxes(values, -1, -2)
-        return values.reshape(-1, match.layer.inputs).astype(np.float64)
+            runner = load(truncated(graph.model, match.source), graph.folder)
+            runs = [outputs[0] for outputs in run_each(runner, data, tick)]
+        if match.incoming.layout == "columns":
+            runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
+        rows = [a.reshape(-1, match.layer.inputs) for a in runs]
+        return np.concatenate(rows).astype(np.float64)
 
 
 def few(rows: int, inputs: int) -> str | None:
@@ -118,7 +119,9 @@ def truncated(model: ModelProto, value: str) -> ModelProto:
         ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
     )
     part.graph.name = model.graph.name
-    part.graph.input.extend(model.graph.input)
+    part.graph.input.extend(
+        v for v in model.graph.input if v.name in needed or v.name not in graph.initializers
+    )
     part.graph.node.extend(n for n in model.graph.node if needed.intersection(n.output))
     part.graph.initializer.extend(t for t in model.graph.initializer if t.name in needed)
     part.graph.output.append(ValueInfoProto(name=value))

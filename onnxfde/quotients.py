@@ -6,7 +6,7 @@
     refit    V′ and c′ by least squares, so that the whole layer is closest to the original in the
              metric; the smallest correction to what it starts from
 
-The scale of a neuron is free (u → αu, V → V/α²): `balanced` splits it evenly between u and V.
+The scale of a neuron is free (u → αu, V → V/α²): `balanced` splits it between u and V.
 """
 
 from __future__ import annotations
@@ -119,13 +119,19 @@ def gram_correction(
     return np.asarray(np.linalg.solve(gram, target.T).T / scale)
 
 
-def balanced(layer: Layer) -> Layer:
-    """Split each neuron's scale between u and V, by powers of two: nothing is rounded."""
+def balanced(layer: Layer, original: Layer, metric: Metric) -> Layer:
+    """Split each neuron's scale between u and V, but let no hidden value outgrow the original's.
+
+    Powers of two only: nothing is rounded.
+    """
     rows = np.abs(layer.incoming).max(axis=1)
     columns = np.abs(layer.outgoing).max(axis=0, initial=0.0)
-    live = (rows > 0) & (columns > 0)
-    ratio = np.divide(columns, rows, out=np.ones_like(rows), where=live)
-    exponent = np.where(live, np.round(np.log2(ratio) / 3), 0).astype(int)
+    size = squared(metric.whiten(layer.incoming))
+    largest = squared(metric.whiten(original.incoming)).max()
+    live = (rows > 0) & (columns > 0) & (size > 0)
+    even = np.divide(columns, rows, out=np.ones_like(rows), where=live) ** (1 / 3)
+    most = np.sqrt(np.divide(largest, size, out=np.ones_like(rows), where=live))
+    exponent = np.minimum(np.round(np.log2(even)), np.floor(np.log2(most))).astype(int)
     return Layer(
         np.ldexp(layer.incoming, exponent[:, None]),
         np.ldexp(layer.outgoing, -2 * exponent),

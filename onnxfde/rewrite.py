@@ -44,6 +44,7 @@ class Edit:
     graph: Graph
     dtype: np.dtype[Any]
     orphans: list[str] = field(default_factory=list)
+    as_initializer: bool = True
 
     @property
     def proto(self) -> Any:
@@ -58,11 +59,11 @@ class Edit:
         self.forget(node.output[0])
         self.proto.node.remove(node)
 
-    def rewire(self, old: str, new: str, but: NodeProto | None = None) -> None:
+    def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""
         for node in self.proto.node:
             for i, name in enumerate(node.input):
-                if name == old and node is not but:
+                if name == old:
                     node.input[i] = new
 
     def forget(self, value: str) -> None:
@@ -73,6 +74,7 @@ class Edit:
     def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
         """Store W and b in the nodes of one affine map."""
         node = side.node
+        self.as_initializer = self.is_stored(node.input[1 if side.layout == "rows" else 0])
         transposed = side.layout == "rows" and not self.pop_gemm_scales(node)
         at = 1 if side.layout == "rows" else 0
         self.store(node, at, weight.T if transposed else weight)
@@ -95,7 +97,7 @@ class Edit:
             self.store(node, 2, bias)
         elif np.any(bias):
             del node.input[2:]
-            node.input.append(self.new_constant(node, f"{node.output[0]}_bias", bias, like=1))
+            node.input.append(self.new_constant(node, f"{node.output[0]}_bias", bias))
 
     def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
         """Store b in the Add that follows a MatMul."""
@@ -108,14 +110,10 @@ class Edit:
         node, value = side.node, side.node.output[0]
         source = activation_input(node, side.layout)
         rank = self.graph.rank(source) if side.layout == "columns" else None
-        addend = self.new_constant(
-            node,
-            f"{value}_bias",
-            as_addend(bias, side.layout, rank),
-            like=int(side.layout == "rows"),
-        )
+        addend = self.new_constant(node, f"{value}_bias", as_addend(bias, side.layout, rank))
         fresh = self.unused_name(f"{value}_sum")
-        if value in self.graph.outputs or len(self.graph.consumers.get(value, [])) != 1:
+        readers = self.graph.consumers.get(value, [])
+        if value in self.graph.outputs or not all(value in reader.input for reader in readers):
             node.output[0] = fresh
             added = make_add(f"{fresh}_add", fresh, addend, value)
         else:
@@ -134,11 +132,12 @@ class Edit:
             self.orphans.append(name)
             return
         if tensor is None or len(readers) != 1 or name in self.graph.outputs:
-            node.input[at] = self.new_constant(node, f"{name}{MERGED}", values, like=at)
+            node.input[at] = self.new_constant(node, f"{name}{MERGED}", values)
             self.orphans.append(name)
             return
         fresh = make_tensor(name, values.astype(self.dtype))
         fresh.doc_string = tensor.doc_string
+        fresh.metadata_props.extend(tensor.metadata_props)
         tensor.CopyFrom(fresh)
         self.forget(name)
 
@@ -152,11 +151,15 @@ class Edit:
                 return str(tensor.name)
         return None
 
-    def new_constant(self, node: NodeProto, wish: str, values: FloatArray, like: int) -> str:
-        """A constant beside the one at input `like`: an initializer, or a Constant node."""
+    def is_stored(self, name: str) -> bool:
+        """Whether a constant comes from an initializer, not from a Constant node."""
+        constant = self.graph.constant(name)
+        return constant is None or constant.in_initializer
+
+    def new_constant(self, node: NodeProto, wish: str, values: FloatArray) -> str:
+        """A new constant, kept where the layer's weights are: as initializer or Constant node."""
         name, stored = self.unused_name(wish), values.astype(self.dtype)
-        old = self.graph.constant(node.input[like])
-        if old is None or old.in_initializer:
+        if self.as_initializer:
             self.proto.initializer.append(make_tensor(name, stored))
         else:
             self.proto.node.insert(self.position(node), make_constant(name, stored))

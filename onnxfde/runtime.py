@@ -6,7 +6,7 @@ Telemetry is switched off before the import: onnxruntime would start a thread fo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 Array = npt.NDArray[Any]
 Run = Callable[[dict[str, Array]], list[Array]]
+Tick = Callable[[], None]
 LOG_ERRORS_ONLY = 4
 
 ORT_ERRORS = tuple(
@@ -32,6 +33,10 @@ ORT_ERRORS = tuple(
     for kind in vars(ort_errors).values()
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
+
+
+def no_tick() -> None:
+    """Hear nothing of a run that is done."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +86,24 @@ def one_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def run_all(
-    runner: Runner, samples: Samples, tick: Callable[[], None] = lambda: None
-) -> list[Array]:
-    """Outputs for all samples, samples on the leading axis."""
-    collected: list[list[Array]] = []
-    batched = True
+def run_each(runner: Runner, samples: Samples, tick: Tick = no_tick) -> Iterator[list[Array]]:
+    """Outputs run by run."""
     for feeds in samples.feeds():
-        outputs = runner.run(feeds)
-        rows = {a.shape[0] if a.ndim else 0 for a in feeds.values()}
-        batched &= all(a.ndim > 0 and a.shape[0] in rows for a in outputs)
-        collected.append(outputs)
+        yield runner.run(feeds)
         tick()
-    join = np.concatenate if batched else np.stack
-    return [join(parts) for parts in zip(*collected, strict=True)]
+
+
+def run_all(runner: Runner, samples: Samples, tick: Tick = no_tick) -> list[Array]:
+    """Outputs of all runs: a row a sample where the model has a batch axis, else a row a run."""
+    runs = list(run_each(runner, samples, tick))
+    sizes = [len(next(iter(feeds.values()), ())) for feeds in samples.feeds()] if runs else []
+    return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
+
+
+def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
+    """The outputs of all runs in one array."""
+    if has_batch and all(len(a.shape) and len(a) == n for a, n in zip(parts, sizes, strict=True)):
+        return np.concatenate(parts)
+    if len({a.shape for a in parts}) == 1:
+        return np.stack(parts)
+    return np.concatenate([a.ravel() for a in parts])

@@ -6,8 +6,7 @@ equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from onnxfde.errors import RuntimeUnavailable, VerificationError
 from onnxfde.graph import Graph, ModelProto
 from onnxfde.inputs import Samples
 from onnxfde.magnitude import magnitude_model
-from onnxfde.runtime import Runner, load, run_all
+from onnxfde.polynomial import FloatArray
+from onnxfde.runtime import Runner, Tick, load, no_tick, run_all
 
 Array = npt.NDArray[Any]
-Tick = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,6 @@ class Verification:
     unverified: str | None = None
 
 
-def no_tick() -> None:
-    """Report no progress."""
-
-
 def compare(
     original: Graph, result: Graph, samples: Samples, tick: Tick = no_tick
 ) -> tuple[Verification, list[Array], list[Array]]:
@@ -56,11 +51,9 @@ def compare(
         return Verification(unverified=str(reason), source=samples.source), [], []
     runner = load_result(result.model, result.folder)
     after = run_all(runner, samples, tick)
-    for old, new in zip(before, after, strict=True):
-        if old.shape != new.shape:
-            raise VerificationError(
-                f"the outputs have different shapes, {old.shape} and {new.shape}"
-            )
+    shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
+    if shapes[0] != shapes[1]:
+        raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
     return measure(before, after, samples, runner.engine), before, after
 
 
@@ -75,29 +68,41 @@ def load_result(model: ModelProto, folder: Path | None) -> Runner:
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
-    """Errors over all floating-point outputs taken together."""
-    rows = samples.rows
+    """Errors over all floating-point outputs taken together, where the original's are finite."""
+    found = Verification(samples=samples.rows, source=samples.source, engine=engine)
     old, new = flat(before), flat(after)
+    finite = np.isfinite(old)
+    if old.size and not finite.any():
+        return replace(found, unverified="the original's outputs are not finite on these inputs")
+    if not np.isfinite(new[finite]).all():
+        raise VerificationError("the result gives NaN or infinity where the original does not")
     if not old.size:
-        return Verification(samples=rows, source=samples.source, engine=engine)
-    change = new - old
-    spread = float(np.linalg.norm(old - old.mean(axis=0)))
+        return found
+    change = np.where(finite, new - old, 0.0)
+    spread = float(np.linalg.norm(centred(old, finite)))
     name, score_before, score_after = scores(before, after, samples.labels)
-    return Verification(
+    return replace(
+        found,
         max_abs_error=float(np.abs(change).max()),
-        mean_abs_error=float(np.abs(change).mean()),
-        mse=float(np.mean(change**2)),
+        mean_abs_error=float(np.abs(change[finite]).mean()),
+        mse=float(np.mean(change[finite] ** 2)),
         relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
-        samples=rows,
-        source=samples.source,
-        engine=engine,
         metric=name,
         metric_before=score_before,
         metric_after=score_after,
     )
 
 
-def flat(outputs: list[Array]) -> npt.NDArray[np.float64]:
+def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
+    """Deviations from the mean of each column (of all, if there is one row); 0 for no number."""
+    a = np.where(finite, a, 0.0)
+    if len(a) == 1:
+        return np.where(finite, a - a.sum() / finite.sum(), 0.0)
+    mean = a.sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
+    return np.where(finite, a - mean, 0.0)
+
+
+def flat(outputs: list[Array]) -> FloatArray:
     """Floating-point outputs as one matrix, a row a sample."""
     floats = [a for a in outputs if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
     columns = [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
@@ -127,16 +132,18 @@ def scores(
 def require_equal(
     original: Graph, samples: Samples, before: list[Array], after: list[Array], roundoff: float
 ) -> None:
-    """Raise unless the outputs agree up to rounding."""
+    """Raise unless the outputs agree up to rounding (√u of their size where A is not known)."""
     bound = magnitudes(original, samples)
     old, new = flat(before), flat(after)
+    finite = np.isfinite(old)
+    change = np.where(finite, np.abs(new - old), 0.0)
     if bound is None:
-        spread = np.linalg.norm(old - old.mean(axis=0)) if old.size else 0.0
-        equal = np.linalg.norm(new - old) <= np.sqrt(roundoff) * max(spread, np.linalg.norm(old))
+        equal = np.linalg.norm(change) <= np.sqrt(roundoff) * np.linalg.norm(old[finite])
     else:
-        equal = np.all(np.abs(new - old) <= ROUNDING_STEPS * roundoff * (flat(bound) + np.abs(old)))
+        allowed = ROUNDING_STEPS * roundoff * (flat(bound) + np.abs(old))
+        equal = np.all(change[finite] <= allowed[finite])
     if not equal:
-        worst = float(np.abs(new - old).max())
+        worst = float(change.max())
         raise VerificationError(
             f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
             "explains; nothing was written (please report this model)"

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from onnxfde.graph import Graph, ModelProto
+from onnxfde.graph import ModelProto
 from onnxfde.options import Tell, silent
 from onnxfde.pattern import Refusal
 from onnxfde.polynomial import Blocks
-from onnxfde.probe import Probe
+
+WIDTH = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,23 @@ class LayerChange:
     blocks: Blocks
     eps: float | None
     error: float
+    measured_error: float
+    """Relative change of the centred output on the inputs that the layer was measured on."""
     dtype: str
     useful_eps: float | None = None
     """The smallest ε at which something would merge, when nothing did."""
     remark: str | None = None
     activation: str = "square"
+
+    @property
+    def bytes_before(self) -> int:
+        """Bytes of its weights."""
+        return self.parameters_before * WIDTH[self.dtype]
+
+    @property
+    def bytes_after(self) -> int:
+        """Bytes of what is left of them."""
+        return self.parameters_after * WIDTH[self.dtype]
 
     @property
     def changed(self) -> bool:
@@ -72,10 +84,3 @@ class PassResult:
     def changed(self) -> bool:
         """Whether any layer was rewritten."""
         return any(layer.changed for layer in self.layers)
-
-
-class Pass(Protocol):
-    """A frozen dataclass of options that can be applied to a graph."""
-
-    def apply(self, graph: Graph, probe: Probe, work: Work) -> PassResult:
-        """Return the changed model; the one given is not touched."""

@@ -96,6 +96,8 @@ class MergeNeurons:
             raise UsageError("--eps cannot be combined with --neurons or --keep")
         if self.quotient == "exact" and (self.semantics == "budget" or self.relation == "backward"):
             raise UsageError("--quotient exact needs --semantics paper and --relation forward")
+        if self.quotient == "exact" and (self.neurons is not None or self.keep is not None):
+            raise UsageError("--quotient exact decides the count: give --eps")
         if self.semantics == "erode" and (self.norm, self.linkage) != PAPER_DEFAULTS[1:]:
             raise UsageError("--norm and --linkage need --semantics paper: ERODE sums and chains")
         if self.norm == "max" and self.relation == "forward":
@@ -171,6 +173,7 @@ class MergeNeurons:
             blocks=reduced.blocks if reduced else tuple((i,) for i in range(layer.neurons)),
             eps=None if self.count(match.layer) is not None else self.eps_of(match.name),
             error=reduced.error if reduced else 0.0,
+            measured_error=match.layer.change_to(layer, inputs.samples),
             dtype=match.incoming.dtype.name,
             useful_eps=useful,
             remark=remark,
@@ -178,8 +181,10 @@ class MergeNeurons:
         return change, reduced.layer if reduced else None
 
     def eps_of(self, name: str) -> float:
-        """ε of one layer."""
-        return dict(self.layer_eps).get(name, self.eps)
+        """ε of one layer: its own, else that of a glob, else the common one."""
+        own = dict(self.layer_eps)
+        matching = (eps for glob, eps in self.layer_eps if fnmatchcase(name, glob))
+        return own.get(name, next(matching, self.eps))
 
     def count(self, layer: Layer) -> int | None:
         """How many neurons to leave in a layer, if that is what was asked for."""
@@ -207,9 +212,9 @@ class MergeNeurons:
         quotient = self.block_quotient(alive, blocks)
         if self.quotient_used == "refit":
             quotient = refit(alive, quotient, inputs.metric)
-        stored = balanced(quotient).stored_as(dtype)
+        stored = balanced(quotient, match.layer, inputs.metric).stored_as(dtype)
         if stored.neurons >= match.layer.neurons:
-            return None, self.smallest_gap(alive)
+            return None, None
         numbers = np.flatnonzero(match.layer.alive)
         named = tuple(tuple(int(numbers[i]) for i in block) for block in blocks)
         return Reduced(stored, named, inputs.metric.relative_error(match.layer, stored)), None

@@ -205,7 +205,9 @@ def test_the_magnitude_bounds_the_outputs_of_a_network() -> None:
 
 def test_models_with_different_inputs_are_not_compared() -> None:
     other = build("y = Identity(z)", inputs="float[N,3] z", outputs="float[N,3] y")
-    with pytest.raises(DataError, match="different inputs: x .float32 N×3. and z .float32 N×3."):
+    with pytest.raises(
+        DataError, match=r"different inputs: x \(float32 N×3\) and z \(float32 N×3\)"
+    ):
         onnxfde.verify(mlp(W, B, V, C), other)
 
 
