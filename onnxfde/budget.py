@@ -234,7 +234,7 @@ class Budget:
         """The quotient with these neurons, as it will read back from the file."""
         fitted = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
         if self.refitted and len(blocks) < self.layer.neurons:
-            fitted = refit(self.layer, fitted, self.metric, exact)
+            fitted = refit(self.layer, fitted, self.metric, self.roundoff if exact else None)
         stored = balanced(fitted, self.original, self.metric).stored_as(self.dtype)
         _, order = self._canonical
         named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)

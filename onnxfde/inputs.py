@@ -243,7 +243,11 @@ def fit(array: Array, spec: InputSpec, source: str) -> Array:
         raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
-    return array.astype(spec.dtype)
+    with np.errstate(over="ignore"):
+        fitted = array.astype(spec.dtype)
+    if fitted.dtype.kind == "f" and not np.isfinite(fitted).all():
+        raise DataError(f"{source}: '{spec.name}' holds values too large for {spec.dtype.name}")
+    return fitted
 
 
 def matches(shape: tuple[int, ...], wanted: Dims) -> bool:

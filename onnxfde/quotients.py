@@ -73,20 +73,21 @@ def shared_direction(layer: Layer, block: list[int]) -> FloatArray:
     )
 
 
-def refit(layer: Layer, start: Layer, metric: Metric, exact: bool = False) -> Layer:
+def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = None) -> Layer:
     """`start` with outgoing weights and offset that bring it closest to `layer`.
 
-    `exact` spares no effort where the two are equal up to rounding: least squares by QR on φ, if φ
-    is not too large, and not by the Gram matrix, and once more against the ridge.
+    A `roundoff` asks for all digits, where the two are equal up to rounding: least squares by QR on
+    φ, if φ is not too large, and not by the Gram matrix, and once more against the ridge.
     """
     rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
     scale = np.sqrt(kernel_diagonal(kept))
     scale[scale == 0] = 1.0
-    exact &= features_fit(2 * len(rows), rows.shape[1])
-    solve, noise = (correction, 1e-12) if exact else (gram_correction, 1e-8)
+    exact = roundoff is not None and features_fit(2 * len(rows), rows.shape[1])
+    solve = correction if exact else gram_correction
     outgoing = start.outgoing
     for _ in range(2 if exact else 1):
         outgoing = outgoing + solve(rows, kept, scale, layer.outgoing, outgoing)
+    noise = max(roundoff / 64, 1e-14) if roundoff is not None and exact else 1e-8
     terms = np.hstack([layer.outgoing * squared(rows), -outgoing * squared(kept)])
     change = terms.sum(axis=1)
     change[np.abs(change) <= noise * np.abs(terms).sum(axis=1)] = 0.0

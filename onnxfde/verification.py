@@ -78,7 +78,7 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         raise VerificationError("the result gives NaN or infinity where the original does not")
     if not old.size:
         return found
-    change = np.where(finite, new - old, 0.0)
+    change = difference(old, new)
     spread = float(np.linalg.norm(centred(old, finite)))
     name, score_before, score_after = scores(before, after, samples.labels)
     return replace(
@@ -91,6 +91,11 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         metric_before=score_before,
         metric_after=score_after,
     )
+
+
+def difference(old: FloatArray, new: FloatArray) -> FloatArray:
+    """new − old, where the old value is a number."""
+    return np.subtract(new, old, out=np.zeros_like(old), where=np.isfinite(old))
 
 
 def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
@@ -136,7 +141,7 @@ def require_equal(
     bound = magnitudes(original, samples)
     old, new = flat(before), flat(after)
     finite = np.isfinite(old)
-    change = np.where(finite, np.abs(new - old), 0.0)
+    change = np.abs(difference(old, new))
     if bound is None:
         equal = np.linalg.norm(change) <= np.sqrt(roundoff) * np.linalg.norm(old[finite])
     else:
