@@ -32,24 +32,23 @@ def progress(quiet: bool) -> Iterator[Work]:
     if quiet or not sys.stderr.isatty():
         yield Work()
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading")
-        runs = 0
-
-        def say(text: str) -> None:
-            nonlocal runs
-            runs = 0
-            bar.update(task, description=text)
-
-        def tick() -> None:
-            nonlocal runs
-            runs += 1
-            bar.update(task, advance=1)
-
-        yield Work(say=say, tick=tick)
+        task = bar.add_task("reading", total=None)
+        yield Work(
+            say=lambda text: bar.reset(task, description=text, total=None),
+            tick=lambda: bar.advance(task),
+            tell=lambda done, total: bar.update(task, completed=done, total=total),
+        )
 
 
 def show_report(report: Report, target: str, verbose: bool) -> None:

@@ -93,7 +93,7 @@ class Samples:
         )
         for i in range(runs):
             yield {
-                name: self.arrays[name][i]
+                name: np.asarray(self.arrays[name][i])
                 if not size
                 else self.arrays[name][i * size : (i + 1) * size]
                 for name, size in sizes.items()

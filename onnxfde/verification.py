@@ -94,7 +94,7 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
 
 
 def difference(old: FloatArray, new: FloatArray) -> FloatArray:
-    """new − old, where the old value is a number."""
+    """New − old, where the old value is a number."""
     return np.subtract(new, old, out=np.zeros_like(old), where=np.isfinite(old))
 
 

@@ -84,9 +84,13 @@ def test_the_command_line_starts_without_the_heavy_modules() -> None:
     assert not heavy & loaded_by("import onnxfde.cli")
 
 
-def test_optimizing_a_model_of_full_rank_does_not_load_scipy_or_graphsurgeon() -> None:
-    code = "import onnxfde, onnxfde.demo as d\nonnxfde.optimize(d.demo_model(), neurons=130)"
-    assert "onnx_graphsurgeon" not in loaded_by(code)
+def test_merging_independent_neurons_does_not_load_scipy_or_graphsurgeon() -> None:
+    code = (
+        "import numpy as np, onnxfde; from tests.models import mlp; r = np.random.default_rng(0)\n"
+        "w = [r.normal(size=s).astype('f') for s in ((8, 6), (8,), (2, 8), (2,))]\n"
+        "assert onnxfde.optimize(mlp(*w), neurons=5).report.changed"
+    )
+    assert not {"scipy", "onnx_graphsurgeon"} & loaded_by(code)
 
 
 def test_no_public_name_is_hidden_by_a_module() -> None:

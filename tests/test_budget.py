@@ -181,3 +181,12 @@ def test_merging_beats_dropping_at_the_same_count() -> None:
     strongest = np.argsort(-np.linalg.norm(layer.outgoing, axis=0))[:20]
     dropped = Layer(layer.incoming[strongest], layer.outgoing[:, strongest], layer.offset)
     assert found.error < 0.8 * metric.relative_error(layer, dropped)
+
+
+def test_dead_neurons_go_without_a_refit_too_and_counts_stay_counts() -> None:
+    rng = np.random.default_rng(0)
+    incoming, outgoing = rng.normal(size=(10, 7)), rng.normal(size=(2, 10))
+    outgoing[:, 6:] = 0
+    budget = search(Layer(incoming, outgoing, np.zeros(2)), refitted=False)
+    assert left(budget.original, budget.within(0.0)) == 6
+    assert [left(budget.original, budget.at_most(k)) for k in (9, 7, 6, 5)] == [6, 6, 6, 5]

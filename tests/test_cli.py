@@ -9,14 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from typer.testing import CliRunner, Result
 
-from onnxfde import __version__
+from onnxfde import __version__, console
 from onnxfde.cli import app
 from onnxfde.demo import demo_data, demo_model
 from tests.models import build, mlp, twins
@@ -343,15 +342,60 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, kind: signal.S
     assert [p.name for p in tmp_path.iterdir()] == ["big.onnx"]
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onnxfde import console
+def test_progress_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work_a_little() -> str:
+        with console.progress(quiet=False) as work:
+            work.say("layer one")
+            work.tick()
+            work.tell(3, 10)
+        return capsys.readouterr().err
 
-    with console.progress(quiet=False) as work:
-        work.say("unseen")
+    assert work_a_little() == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    seen: list[Any] = []
-    with console.progress(quiet=False) as work:
-        work.say("layer")
-        work.tick()
-        seen.append(work)
-    assert seen
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = work_a_little()
+    assert "layer one" in shown
+    assert "3/10" in shown
+
+
+@pytest.mark.parametrize("target", ["in.onnx", "d.npz", "o.onnx"])
+def test_a_report_does_not_replace_another_file_of_the_run(model: Path, target: str) -> None:
+    folder = model.parent
+    np.savez(folder / "d.npz", x=np.zeros((3, 3)))
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    args = ("--data", folder / "d.npz", "--report", folder / target)
+    assert_one_line_error(
+        run("optimize", model, folder / "o.onnx", *args), "choose another file", 2
+    )
+    assert_one_line_error(
+        run("optimize", model, folder / "d.npz", "--data", folder / "d.npz"), "is the data file", 2
+    )
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_a_misspelt_layer_to_skip_is_an_error(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--skip", "frist")
+    assert_one_line_error(done, "no layer is called 'frist'; the layers are first")
+
+
+def test_eps_twice_is_a_usage_error(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--eps", "0.1", "--eps", "0.2")
+    assert_one_line_error(done, "--eps is given twice", 2)
+
+
+def test_few_rows_of_data_are_remarked_on(tmp_path: Path) -> None:
+    rows = np.load(ROWS)
+    np.savez(tmp_path / "few.npz", x=rows["x"][:5])
+    done = run("optimize", GLY, tmp_path / "o.onnx", "--data", tmp_path / "few.npz")
+    assert "measured on 5 rows only" in done.stdout
+
+
+def test_other_activations_are_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.onnx"
+    body = (
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) y = Relu(m)"
+    )
+    onnx.save(build(body, W=W, b=B, V=V, c=C), path)
+    assert "activations that are not squares: 1 × Relu" in run("inspect", path).stdout

@@ -244,3 +244,52 @@ def test_external_weights_outside_the_layer_are_carried_over(tmp_path: Path) -> 
     onnxfde.optimize(path, eps=0).save(out)
     kept = next(t for t in onnx.load(out).graph.initializer if t.name == "kept")
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(kept), np.arange(5000))
+
+
+def test_the_weights_of_the_input_are_not_overwritten_by_the_result(tmp_path: Path) -> None:
+    path, backup = tmp_path / "model.onnx", tmp_path / "backup.onnx"
+    onnx.save(
+        mlp(*BIG), path, save_as_external_data=True, location="model.onnx.data", size_threshold=0
+    )
+    backup.write_bytes(path.read_bytes())
+    before = contents(tmp_path)
+    with pytest.raises(OutputError, match="holds the weights of the input"):
+        onnxfde.optimize(backup, eps=0).save(path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_data_files_of_other_models_are_not_overwritten(
+    external: Path, tmp_path: Path, merges: bool
+) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    foreign = folder / ("out.onnx.data" if merges else "weights.bin")
+    foreign.write_bytes(b"somebody else's")
+    result = onnxfde.optimize(external, eps=0, skip=() if merges else ("*",))
+    with pytest.raises(OutputError, match="does not belong to"):
+        result.save(folder / "out.onnx")
+    assert contents(folder) == {foreign.name: b"somebody else's"}
+
+
+def test_a_result_may_be_replaced_with_its_own_data(external: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    onnxfde.optimize(external, eps=0).save(out)
+    onnxfde.optimize(external, neurons=5).save(out)
+    assert onnxfde.inspect(out).layers[0].neurons == 5
+
+
+def test_the_data_file_takes_its_place_before_the_model(
+    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    rename = os.replace
+
+    def record(source: Any, target: Any) -> None:
+        order.append(Path(target).name)
+        rename(source, target)
+
+    result = onnxfde.optimize(external, eps=0)
+    monkeypatch.setattr(os, "replace", record)
+    result.save(tmp_path / "out.onnx")
+    assert order == ["out.onnx.data", "out.onnx"]

@@ -43,12 +43,20 @@ def test_the_exact_quotient_has_rank_two_and_loses_nothing() -> None:
     np.testing.assert_allclose(quotient(x), LAYER(x), rtol=0, atol=1e-12)
 
 
-def test_the_exact_quotient_in_onnx_reproduces_the_output() -> None:
-    x = np.random.default_rng(0).uniform(-1, 1, (100, 2)).astype(np.float32)
-    (before,), (after,) = (
-        outputs_of(m, x) for m in (working_example(), merged(eps=0, quotient="exact"))
+def test_two_neurons_of_rank_two_stay_as_they_are_in_onnx() -> None:
+    assert merged(eps=0, quotient="exact") == working_example()
+
+
+def test_the_exact_quotient_of_more_neurons_in_onnx_reproduces_the_output() -> None:
+    rng = np.random.default_rng(0)
+    w, b = (rng.normal(size=s).astype(np.float32) for s in ((6, 2), (6,)))
+    model = mlp(w, b, np.ones((1, 6), np.float32), np.array([0.58], np.float32))
+    result = onnxfde.optimize(model, 0, semantics="paper", quotient="exact").model
+    assert neurons(result) == 3
+    x = rng.uniform(-1, 1, (100, 2)).astype(np.float32)
+    np.testing.assert_allclose(
+        outputs_of(result, x)[0], outputs_of(model, x)[0], rtol=1e-6, atol=1e-6
     )
-    np.testing.assert_allclose(after, before, rtol=0, atol=1e-6)
 
 
 def test_the_single_quotient_is_the_paper_s_aggregated_neuron() -> None:

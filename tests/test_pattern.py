@@ -441,3 +441,46 @@ def with_constant(sparse: Any) -> ModelProto:
     model = build("y = Identity(x)", outputs="float[N,3] y")
     model.graph.node.append(helper.make_node("Constant", [], ["k"], sparse_value=sparse))
     return model
+
+
+def test_a_dropout_mask_that_is_a_graph_output_is_refused() -> None:
+    body = GEMMS.format("q, mask = Dropout(h) s = Mul(q, q)")
+    model = build(body, outputs="float[N,2] y, bool[N,6] mask", **WEIGHTS)
+    assert refusals(model) == ["the mask of Dropout 'q' is used"]
+
+
+def test_numbered_names_do_not_collide_with_given_ones() -> None:
+    layer = (
+        "h{0} = Gemm <transB = 1> (x, W, b) s{0} = Mul(h{0}, h{0}) "
+        "y{0} = Gemm <transB = 1> (s{0}, V, c) "
+    )
+    body = "".join(layer.format(i) for i in range(3))
+    model = build(body, outputs="float[N,2] y0, float[N,2] y1, float[N,2] y2", **WEIGHTS)
+    for i, name in enumerate(["A", "A", "A#2"]):
+        model.graph.node[3 * i].name = name
+    assert [m.name for m in find_layers(Graph(model))[0]] == ["A", "A#3", "A#2"]
+
+
+def test_an_add_of_another_domain_is_no_bias() -> None:
+    model = build(
+        "h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = Add(d, c)", W=W.T, V=V.T, c=C
+    )
+    model.graph.node[3].domain = "own"
+    (match,), _ = find_layers(Graph(model))
+    assert match.outgoing.carrier is None
+
+
+def test_old_broadcasting_rules_are_not_guessed() -> None:
+    model = build("h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V)", opset=6, W=W.T, V=V.T)
+    assert "opset 6 broadcasts by other rules" in refusals(model)[0]
+
+
+def test_a_power_of_two_inside_a_body_is_named() -> None:
+    model = build(
+        "y = If(k) <then_branch = a () => (float[N,3] y1) { y1 = Pow(x, two) }, "
+        "else_branch = e () => (float[N,3] y2) { y2 = Identity(x) }>",
+        inputs="float[N,3] x, bool k",
+        outputs="float[N,3] y",
+        two=np.float32(2),
+    )
+    assert "lies in a body of If 'y'" in refusals(model)[0]

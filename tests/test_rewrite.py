@@ -191,3 +191,131 @@ def test_shapes_of_values_that_are_gone_are_forgotten() -> None:
     result = onnxfde.optimize(model, eps=0).model
     assert [v.name for v in result.graph.value_info] == ["a", "s"]
     onnx.checker.check_model(result, full_check=True)
+
+
+def test_weights_that_are_graph_outputs_stay_as_they_are() -> None:
+    model = build(
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c)",
+        outputs="float[N,2] y, float[6,3] W",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    result = onnxfde.optimize(model, eps=0, verify=False).model
+    assert shapes(result) == {"W": [6, 3], "b": [3], "V": [2, 3], "c": [2], "W_merged": [3, 3]}
+    onnx.checker.check_model(result, full_check=True)
+
+
+def test_a_constant_behind_nodes_that_is_a_graph_output_stays() -> None:
+    model = build(
+        "W1 = Identity(W) h = Gemm <transB = 1> (x, W1, b) s = Mul(h, h) "
+        "y = Gemm <transB = 1> (s, V, c)",
+        outputs="float[N,2] y, float[6,3] W1",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    y, w = outputs_of(onnxfde.optimize(model, eps=0, verify=False).model, X)
+    np.testing.assert_array_equal(w.reshape(6, 3), W)
+    np.testing.assert_allclose(y, outputs_of(model, X)[0], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("rest", "outputs"),
+    [
+        ("y = Add(d, c)", "float[N,2] y, float[N,2] d"),
+        ("y = Add(d, c) z = Neg(d)", "float[N,2] y, float[N,2] z"),
+    ],
+)
+def test_an_add_is_the_layer_s_bias_only_if_nothing_else_reads_the_sum(
+    rest: str, outputs: str
+) -> None:
+    model = build(
+        f"h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) {rest}",
+        outputs=outputs,
+        W=W.T,
+        V=V.T,
+        c=C,
+    )
+    for settings in ({"eps": 0.0}, {"neurons": 2, "input_range": (0, 1)}):
+        result = onnxfde.optimize(model, **settings)
+        y, other = outputs_of(result.model, X)
+        np.testing.assert_allclose(
+            y, (other if "Neg" not in rest else -other) + C, rtol=1e-5, atol=1e-5
+        )
+
+
+def test_a_bias_reaches_readers_inside_bodies() -> None:
+    model = build(
+        "h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = If(k) <"
+        "then_branch = a () => (float[N,2] y1) { y1 = Neg(d) }, "
+        "else_branch = e () => (float[N,2] y2) { y2 = Abs(d) }>",
+        inputs="float[N,3] x, bool k",
+        W=W.T,
+        V=V.T,
+    )
+    plain = build("h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = Neg(d)", W=W.T, V=V.T)
+    settings = {"neurons": 2, "input_range": (0, 1)}
+    inside, outside = (onnxfde.optimize(m, **settings).model for m in (model, plain))  # type: ignore[arg-type]
+    yes = np.array([True])
+    np.testing.assert_allclose(
+        outputs_of(inside, X, k=yes)[0].reshape(-1, 2),
+        outputs_of(outside, X)[0],
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_a_new_bias_beside_constant_nodes_is_a_constant_node() -> None:
+    model = build("y = Identity(x)", ir=3, opset=8)
+    del model.graph.node[:]
+    for name, values in (("W", W.T), ("V", V.T)):
+        tensor = numpy_helper.from_array(np.asarray(values, order="C"))
+        model.graph.node.append(helper.make_node("Constant", [], [name], value=tensor))
+    parsed = build("h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V)")
+    model.graph.node.extend(parsed.graph.node)
+    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
+    assert not result.graph.initializer
+    onnx.checker.check_model(result, full_check=True)
+
+
+def test_towers_that_share_their_weights_share_the_merged_ones() -> None:
+    layer = (
+        "h{0} = Gemm <transB = 1> (x{0}, W, b) s{0} = Mul(h{0}, h{0}) "
+        "y{0} = Gemm <transB = 1> (s{0}, V, c) "
+    )
+    model = build(
+        layer.format(1) + layer.format(2),
+        inputs="float[N,3] x1, float[N,3] x2",
+        outputs="float[N,2] y1, float[N,2] y2",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    result = onnxfde.optimize(model, eps=0)
+    assert len(result.model.graph.initializer) == 4
+    assert result.report.parameters.after == 9 + 3 + 6 + 2
+
+
+def test_metadata_of_a_rewritten_tensor_is_kept() -> None:
+    model = mlp(W, B, V, C)
+    model.graph.initializer[0].metadata_props.add(key="k", value="v")
+    model.graph.initializer[0].doc_string = "weights"
+    tensor = onnxfde.optimize(model, eps=0).model.graph.initializer[0]
+    assert (tensor.doc_string, tensor.metadata_props[0].value) == ("weights", "v")
+
+
+def test_the_shape_of_an_unused_dropout_mask_is_corrected() -> None:
+    model = build(
+        "h = Gemm <transB = 1> (x, W, b) q, mask = Dropout(h) s = Mul(q, q) "
+        "y = Gemm <transB = 1> (s, V, c)",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    model.graph.value_info.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, ["N", 6]))
+    onnx.checker.check_model(onnxfde.optimize(model, eps=0).model, full_check=True)

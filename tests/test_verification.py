@@ -228,3 +228,110 @@ def test_external_weights_are_found_by_the_reference(tmp_path: Path) -> None:
         size_threshold=0,
     )
     assert onnxfde.verify(tmp_path / "m.onnx", model).max_abs_error == 0.0
+
+
+def left(w: Any, v: Any, columns: str) -> ModelProto:
+    """Features on the first axis."""
+    return build(
+        "h = MatMul(W, x) s = Mul(h, h) y = MatMul(V, s)",
+        inputs=f"float[3,{columns}] x",
+        outputs=f"float[3,{columns}] y",
+        W=w,
+        V=v,
+    )
+
+
+def test_the_error_of_a_model_with_features_first_is_that_of_its_layer() -> None:
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(8, 3)).astype(np.float32)
+    v = rng.normal(size=(3, 8)).astype(np.float32)
+    report = onnxfde.optimize(left(w, v, "N"), neurons=3).report
+    assert report.verification is not None
+    assert report.verification.relative_l2 == pytest.approx(report.layers[0].error, rel=0.2)
+
+
+def test_one_run_of_many_columns_is_measured_too() -> None:
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(size=s).astype(np.float32) for s in ((8, 3), (3, 8)))
+    data = {"x": rng.uniform(-1, 1, (3, 500)).astype(np.float32)}
+    report = onnxfde.optimize(left(w, v, "N"), neurons=3, data=data).report
+    assert report.verification is not None
+    assert report.verification.relative_l2 == pytest.approx(report.layers[0].error, rel=0.5)
+
+
+def test_features_first_layers_are_measured_along_the_right_axis() -> None:
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(size=s).astype(np.float32) for s in ((8, 3), (3, 8)))
+    x = rng.uniform(-1, 1, (3, 400)) * np.array([[5.0], [1.0], [0.05]])
+    report = onnxfde.optimize(left(w, v, "N"), neurons=2, data={"x": x}).report
+    assert report.verification is not None
+    assert (report.verification.relative_l2 or 1) < 0.02
+    assert report.layers[0].error == pytest.approx(report.layers[0].measured_error, rel=0.35)
+
+
+def test_values_that_are_no_numbers_in_the_original_are_left_out() -> None:
+    model = build(
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) d = Gemm <transB = 1> (s, V, c) y = Log(d)",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    report = onnxfde.optimize(model, eps=0).report
+    assert report.verification is not None
+    assert 0 <= (report.verification.max_abs_error or 0) < 1e-2
+    assert "NaN" not in report.to_json()
+    nothing = onnxfde.verify(
+        build("y = Log(x)", outputs="float[N,3] y"),
+        build("y = Log(x)", outputs="float[N,3] y"),
+        input_range=(-2, -1),
+    )
+    assert nothing.unverified == "the original's outputs are not finite on these inputs"
+
+
+def test_a_result_that_is_no_number_where_the_original_is_one_is_an_error() -> None:
+    plain = build("y = Identity(x)", outputs="float[N,3] y")
+    log = build("y = Log(x)", outputs="float[N,3] y")
+    with pytest.raises(VerificationError, match="NaN or infinity"):
+        compared(plain, log, x=X)
+
+
+def test_weights_that_a_caller_may_override_later_on_do_not_matter_for_measuring() -> None:
+    model = build(
+        "g = Tanh(x) h = Gemm <transB = 1> (g, W, b) s = Mul(h, h) "
+        "d = Gemm <transB = 1> (s, V, c) y = Add(d, late)",
+        inputs="float[N,3] x, float[2] late",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+        late=np.zeros(2, np.float32),
+    )
+    report = onnxfde.optimize(model, eps=0).report
+    assert report.layers[0].remark is None
+    assert report.layers[0].neurons_after == 3
+
+
+def test_models_that_name_their_batch_differently_can_be_compared() -> None:
+    model, other = mlp(W, B, V, C), mlp(W, B, V, C, batch="M")
+    assert onnxfde.verify(model, other).max_abs_error == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_eps_holds_in_half_precision_although_rounding_is_coarse(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    kind = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    shapes: dict[str, Any] = {"W": (64, 32), "b": (64,), "V": (5, 64), "c": (5,)}
+    weights = {k: (rng.normal(size=s) / np.sqrt(s[-1])).astype(kind) for k, s in shapes.items()}
+    model = build(
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c)",
+        inputs=f"{dtype}[N,32] x",
+        outputs=f"{dtype}[N,5] y",
+        **weights,
+    )
+    report = onnxfde.optimize(model, eps=0.1, verify=False).report
+    assert report.layers[0].error <= 0.1
+    assert report.layers[0].neurons_after > 40
+    assert onnxfde.optimize(model, eps=0, verify=False).report.parameters.after > 0.9 * (
+        64 * 38 + 5
+    )
