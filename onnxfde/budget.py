@@ -175,8 +175,12 @@ class Budget:
     def _dependent(self) -> bool:
         """Whether the others could make up for some neuron, up to rounding.
 
-        Refitted without neuron i the layer's error is ‖V_i‖ / √[K⁻¹]_ii.
+        Refitted without neuron i the layer's error is ‖V_i‖ / √[K⁻¹]_ii. More neurons than there
+        are products of inputs are never independent.
         """
+        width = self.layer.inputs + 1
+        if self.layer.neurons >= width * (width + 1) // 2:
+            return True
         scale = np.sqrt(kernel_diagonal(self._rows))
         gram = kernel(self._rows, self._rows) / np.outer(scale, scale)
         inverse = np.linalg.inv(gram + RIDGE * np.eye(len(gram)))
@@ -187,9 +191,13 @@ class Budget:
         """The shortest prefix of the pivoted basis that is equal up to rounding."""
         shortest = int(np.argmax(self._basis.errors <= self._allowed(0.0)))
         tried = range(max(shortest, 1), self.layer.neurons)
-        at = bisect.bisect_left(
-            tried, True, key=lambda k: self._accepts(self._basis_candidate(k), 0.0)
-        )
+
+        def equal(count: int) -> bool:
+            return self._accepts(self._basis_candidate(count), 0.0)
+
+        at = 0
+        if tried and not equal(tried[0]):
+            at = bisect.bisect_left(tried, True, lo=1, key=equal)
         return self._basis_candidate(tried[at]) if at < len(tried) else self._without_constants()
 
     def _without_constants(self) -> Reduced | None:

@@ -52,7 +52,7 @@ def partition(
     components = grouped(labels)
     if linkage == "closure":
         return components
-    parts = (within_diameter(layer, block, eps, relation, norm) for block in components)
+    parts = (within_diameter(layer, block, limit, relation, norm) for block in components)
     return tuple(sorted(part for found in parts for part in found))
 
 
@@ -69,12 +69,14 @@ def grouped(labels: npt.NDArray[np.intp]) -> Blocks:
 
 
 def within_diameter(
-    layer: Layer, block: tuple[int, ...], eps: float, relation: Relation, norm: Norm
+    layer: Layer, block: tuple[int, ...], limit: float, relation: Relation, norm: Norm
 ) -> Blocks:
-    """The parts of a component in which every pair is within ε."""
+    """The parts of a component in which every pair is within the limit; two neighbours are."""
+    if len(block) <= 2:
+        return (block,)
     members = list(block)
     part = Layer(layer.incoming[members], layer.outgoing[:, members], layer.offset)
-    found = Dendrogram.of(part, relation, norm, "diameter").cut(eps + tie(layer, relation))
+    found = Dendrogram.of(part, relation, norm, "diameter").cut(limit)
     return tuple(tuple(members[i] for i in piece) for piece in found)
 
 
