@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onnxfde.errors import OnnxfdeError
     from onnxfde.inspection import Inspection, inspect
     from onnxfde.pipeline import Result, optimize, verify
+    from onnxfde.polynomial import Layer
     from onnxfde.refinement import refine
     from onnxfde.report import Report
     from onnxfde.system import Partition, PolynomialSystem, encode, quotient
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Inspection",
+    "Layer",
     "OnnxfdeError",
     "Partition",
     "PolynomialSystem",
@@ -39,6 +41,7 @@ __all__ = [
 
 _HOME = {
     "Inspection": "inspection",
+    "Layer": "polynomial",
     "OnnxfdeError": "errors",
     "Partition": "system",
     "PolynomialSystem": "system",

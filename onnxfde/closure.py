@@ -35,6 +35,10 @@ class Effort:
     evaluated: int = 0
     tell: Tell = silent
 
+    def reached(self, done: int, size: int) -> None:
+        """Tell how many of all pairs are decided when `done` neurons have met all others."""
+        self.tell(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
+
 
 def neighbours_closure(
     coordinates: FloatArray, limit: float, total: bool, exact: Exact | None, effort: Effort
@@ -63,7 +67,7 @@ def neighbours_closure(
                 found = found[exact(int(by_first[i]), by_first[found]) <= limit]
             reached[found] = True
             queue.extend(found.tolist())
-        effort.tell(int(reached.sum()), size)
+        effort.reached(int(reached.sum()), size)
     restored = np.empty(size, dtype=np.intp)
     restored[by_first] = labels
     return restored
@@ -109,7 +113,7 @@ def square_closure(rows: FloatArray, limit: float, effort: Effort) -> Indices:
             possible &= others > tile[:, None]
             for i in np.flatnonzero(possible.any(axis=1)):
                 join_close(rows, tile[i], others[possible[i]], limit, forest, effort)
-        effort.tell(int(tile[-1]) + 1, size)
+        effort.reached(int(tile[-1]) + 1, size)
     restored = np.empty(size, dtype=np.intp)
     restored[order] = forest.roots()
     return restored

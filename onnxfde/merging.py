@@ -65,7 +65,9 @@ class MergeTree:
         return self.nodes[[node for node, _ in ordered]], tuple(block for _, block in ordered)
 
 
-def merge_tree(rows: FloatArray, outgoing: FloatArray, tell: Tell = silent) -> MergeTree:
+def merge_tree(
+    rows: FloatArray, outgoing: FloatArray, tell: Tell = silent, share: float = SHARE
+) -> MergeTree:
     """Join whitened rows, a share of the cheapest pairs in each round, until one is left."""
     size = len(rows)
     market = Market.of(rows, outgoing)
@@ -73,7 +75,7 @@ def merge_tree(rows: FloatArray, outgoing: FloatArray, tell: Tell = silent) -> M
     joins: list[Indices] = []
     ids, heights = np.arange(size), np.zeros(2 * size - 1)
     while len(joins) < size - 1:
-        kept, gone, price = market.round()
+        kept, gone, price = market.round(share)
         created = size + len(joins) + np.arange(len(kept))
         below = np.maximum(heights[ids[kept]], heights[ids[gone]])
         heights[created] = np.maximum(price, below)
@@ -137,14 +139,14 @@ class Market:
             self.partner[tile] = unlike.argmin(axis=1)
             self.unlike[tile] = unlike[np.arange(len(tile)), self.partner[tile]]
 
-    def round(self) -> tuple[Indices, Indices, FloatArray]:
+    def round(self, share: float) -> tuple[Indices, Indices, FloatArray]:
         """Join the cheapest pairs that have no neuron in common; the stronger of each stays."""
         live = np.flatnonzero(self.contribution >= 0)
         price = np.where(
             np.isinf(self.unlike[live]), np.inf, self.contribution[live] * self.unlike[live]
         )
-        share = max(1, math.ceil(SHARE * len(live)))
-        cheapest = np.argsort(price, kind="stable")[:share]
+        most = max(1, math.ceil(share * len(live)))
+        cheapest = np.argsort(price, kind="stable")[:most]
         price, weak = price[cheapest], live[cheapest]
         rank = np.arange(len(weak))
         first = np.full(len(self.rows), len(weak))

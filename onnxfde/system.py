@@ -6,6 +6,7 @@ The quotient under a partition follows the block sums y_B = Σ_{k∈B} x_k: righ
 over each block, and every member is replaced by y_B / |B|. It is exact if the partition is an FDE.
 
 `encode` is the paper's encoding of a layer: x' = 0, h_i' = (u_i·z)², o_k' = c_k + Σ_i V_ki h_i.
+Refine it from `layer_partition`.
 """
 
 from __future__ import annotations
@@ -155,11 +156,23 @@ def membership(variables: Sequence[str], partition: Partition) -> IntArray:
     return np.array([home[name] for name in variables], dtype=np.int64)
 
 
-def encode(layer: Layer) -> tuple[PolynomialSystem, Partition]:
-    """The paper's encoding of a (small) layer, and the partition it starts from."""
-    inputs = [f"x{j + 1}" for j in range(layer.inputs)]
-    hidden = [f"h{i + 1}" for i in range(layer.neurons)]
-    outputs = [f"o{k + 1}" for k in range(layer.outputs)]
+def layer_variables(layer: Layer) -> tuple[list[str], list[str], list[str]]:
+    """What the inputs, neurons and outputs of a layer are called."""
+    counts = (("x", layer.inputs), ("h", layer.neurons), ("o", layer.outputs))
+    inputs, hidden, outputs = ([f"{n}{i + 1}" for i in range(count)] for n, count in counts)
+    return inputs, hidden, outputs
+
+
+def layer_partition(layer: Layer) -> Partition:
+    """Where the refinement of a layer starts: inputs and outputs alone, all neurons together."""
+    inputs, hidden, outputs = layer_variables(layer)
+    blocks = ([name] for name in (*inputs, *outputs))
+    return Partition.of([*blocks, hidden], [*inputs, *hidden, *outputs])
+
+
+def encode(layer: Layer) -> PolynomialSystem:
+    """The paper's encoding of a (small) layer."""
+    inputs, hidden, outputs = layer_variables(layer)
     drift: dict[str, list[Term]] = {}
     for name, row in zip(hidden, layer.incoming, strict=True):
         factors = list(zip([*inputs, ""], row, strict=True))
@@ -167,9 +180,7 @@ def encode(layer: Layer) -> tuple[PolynomialSystem, Partition]:
     for name, column, offset in zip(outputs, layer.outgoing, layer.offset, strict=True):
         linear: list[Term] = [(float(v), {h: 1}) for h, v in zip(hidden, column, strict=True)]
         drift[name] = [*linear, (float(offset), {})]
-    system = PolynomialSystem.from_terms([*inputs, *hidden, *outputs], drift)
-    singletons = [[name] for name in (*inputs, *outputs)]
-    return system, Partition.of([*singletons, hidden], system.variables)
+    return PolynomialSystem.from_terms([*inputs, *hidden, *outputs], drift)
 
 
 def powers_of(first: str, second: str) -> dict[str, int]:

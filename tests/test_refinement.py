@@ -17,6 +17,7 @@ from onnxfde.errors import AlgebraError
 from onnxfde.lumping import partition
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 from onnxfde.polynomial import Layer
+from onnxfde.system import layer_partition
 
 CASES = Path(__file__).parents[2] / "shared" / "erode" / "cases.json"
 
@@ -68,7 +69,7 @@ def test_the_working_example_as_a_system() -> None:
     layer = Layer(
         np.array([[1.0, 0.5, 0.1], [1.02, 0.48, 0.12]]), np.ones((1, 2)), np.array([0.58])
     )
-    system, start = encode(layer)
+    system, start = encode(layer), layer_partition(layer)
     assert start.blocks == (("x1",), ("x2",), ("h1", "h2"), ("o1",))
     assert terms(system)["h1"] == pytest.approx(
         {"": 0.01, "x1^1": 0.2, "x2^1": 0.1, "x1^2": 1.0, "x1^1·x2^1": 1.0, "x2^2": 0.25}
@@ -169,7 +170,7 @@ def test_the_fast_path_for_layers_agrees_with_the_general_engine(
 ) -> None:
     if semantics == "erode":
         norm, linkage = "sum", "closure"
-    system, start = encode(layer)
+    system, start = encode(layer), layer_partition(layer)
     found = refine(system, start, eps, relation, semantics, norm, linkage)
     slow = {frozenset(b) for b in found.blocks if b[0].startswith("h")}
     fast = partition(layer, eps, relation, norm, linkage, erode=semantics == "erode")
