@@ -1,4 +1,4 @@
-"""Is joining a twentieth of the pairs at once as good as joining one pair at a time?
+"""Is joining a few percent of the pairs at once as good as joining one pair at a time?
 
 `python -m benchmarks.order` (extra `paper`, and the shared folder for MNIST): neurons left at equal
 ε in both orders, on trained networks (with training rows as data, and with their range) and on

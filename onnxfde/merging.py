@@ -1,8 +1,8 @@
 """Two orders in which a layer's neurons can go, both on whitened rows in a canonical order.
 
 *Merge tree*: join the pair with the least  min(a_i, a_j)(1 − ρ_ij²),  a_i = ‖V_i‖² K_ii, ρ the
-normalised kernel: what the weaker neuron contributes beyond the stronger one. A round joins the
-cheapest twentieth of the pairs at once, and the joins are sorted by cost afterwards: O(log n)
+normalised kernel: what the weaker neuron contributes beyond the stronger one. A round joins a few
+percent of the pairs at once, the cheapest, and the joins are sorted by cost afterwards: O(log n)
 rounds, together about two matrix products, in an order close to that of one join at a time.
 
 *Pivoted basis*: a Cholesky factorisation K = LLᵀ of the contributions, largest residual first. The
@@ -25,7 +25,7 @@ from onnxfde.polynomial import Blocks, FloatArray, Layer
 
 Indices = npt.NDArray[np.intp]
 
-SHARE = 0.05
+SHARE, LAST_SHARE, LAST = 0.05, 0.02, 512
 TABLE = 16_384
 TILE = 512
 COMPACT = 0.75
@@ -59,14 +59,14 @@ class MergeTree:
         """The rows of `count` blocks and the neurons in each."""
         size = self.neurons
         members: dict[int, tuple[int, ...]] = {i: (i,) for i in range(size)}
-        for a, b, joined in self.joins[: size - count]:
-            members[int(joined)] = members.pop(int(a)) + members.pop(int(b))
+        for a, b, joined in self.joins[: size - count].tolist():
+            members[joined] = members.pop(a) + members.pop(b)
         ordered = sorted(members.items(), key=lambda item: min(item[1]))
         return self.nodes[[node for node, _ in ordered]], tuple(block for _, block in ordered)
 
 
 def merge_tree(
-    rows: FloatArray, outgoing: FloatArray, tell: Tell = silent, share: float = SHARE
+    rows: FloatArray, outgoing: FloatArray, tell: Tell = silent, share: float | None = None
 ) -> MergeTree:
     """Join whitened rows, a share of the cheapest pairs in each round, until one is left."""
     size = len(rows)
@@ -75,7 +75,8 @@ def merge_tree(
     joins: list[Indices] = []
     ids, heights = np.arange(size), np.zeros(2 * size - 1)
     while len(joins) < size - 1:
-        kept, gone, price = market.round(share)
+        left = size - len(joins)
+        kept, gone, price = market.round(share_of(left, size) if share is None else share)
         created = size + len(joins) + np.arange(len(kept))
         below = np.maximum(heights[ids[kept]], heights[ids[gone]])
         heights[created] = np.maximum(price, below)
@@ -87,6 +88,11 @@ def merge_tree(
         tell(len(joins), size - 1)
     order = np.argsort(heights[size:], kind="stable")
     return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
+
+
+def share_of(left: int, size: int) -> float:
+    """How many of the neurons that are left may go in a round: fewer as it gets serious."""
+    return SHARE if left > min(LAST, size / 2) else LAST_SHARE
 
 
 @dataclass(eq=False)
