@@ -16,7 +16,8 @@ import numpy as np
 from benchmarks import table
 from benchmarks.nets import trained
 from onnxfde.budget import Budget
-from onnxfde.graph import Graph, read_model
+from onnxfde.files import read_model
+from onnxfde.graph import Graph
 from onnxfde.inputs import latin_hypercube
 from onnxfde.merging import MergeTree, merge_tree
 from onnxfde.metric import Metric

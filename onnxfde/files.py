@@ -1,4 +1,4 @@
-"""Writing a model so that nothing is ever half written.
+"""Reading a model, and writing it so that nothing is ever half written.
 
 Everything goes to temporary files in the target folder, is flushed, and is renamed into place, data
 before model. On any error, or when interrupted, what was there before is there again and no
@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from onnxfde.errors import OutputError
+from google.protobuf.message import DecodeError
+
+from onnxfde.errors import ModelError, OutputError
 from onnxfde.graph import (
     Graph,
     ModelProto,
@@ -25,7 +27,6 @@ from onnxfde.graph import (
     external_tensors,
     keyed_tensors,
     locate,
-    read_model,
     set_external,
 )
 
@@ -38,6 +39,27 @@ def sha256(path: Path) -> str:
     """The hash of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_model(path: Path) -> ModelProto:
+    """Parse a file; external weights stay where they are."""
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory, not an ONNX file")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    if not raw:
+        raise ModelError(f"{path} is empty")
+    try:
+        model = ModelProto.FromString(raw)
+    except DecodeError:
+        raise ModelError(f"{path} is truncated, or not an ONNX file") from None
+    if not model.HasField("graph") or not model.ir_version:
+        raise ModelError(f"{path} is not an ONNX file (it holds no graph)")
+    return model
 
 
 def check_target(path: Path) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx.numpy_helper
-from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from onnxfde.errors import ModelError, RuntimeUnavailable
@@ -47,27 +46,6 @@ REFERENCE_ERRORS = (
     LookupError,
 )
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
-
-
-def read_model(path: Path) -> ModelProto:
-    """Parse a file; external weights stay where they are."""
-    if path.is_dir():
-        raise ModelError(f"{path} is a directory, not an ONNX file")
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    if not raw:
-        raise ModelError(f"{path} is empty")
-    try:
-        model = ModelProto.FromString(raw)
-    except DecodeError:
-        raise ModelError(f"{path} is truncated, or not an ONNX file") from None
-    if not model.HasField("graph") or not model.ir_version:
-        raise ModelError(f"{path} is not an ONNX file (it holds no graph)")
-    return model
 
 
 def check(model: ModelProto, what: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxfde import files
-from onnxfde.graph import Graph, ModelProto, check, external_tensors, locate, read_model
+from onnxfde.graph import Graph, ModelProto, check, external_tensors, locate
 from onnxfde.inputs import (
     Range,
     Samples,
@@ -51,7 +51,7 @@ def open_model(model: Model) -> Source:
         raw = hashlib.sha256(model.SerializeToString())
         return Source(Graph(model), None, raw.hexdigest())
     path = Path(model)
-    proto = read_model(path)
+    proto = files.read_model(path)
     for tensor in external_tensors(proto):
         locate(tensor, path.parent)
     check(proto, str(path))

@@ -183,8 +183,10 @@ def test_equality_is_judged_by_size_where_the_magnitude_cannot_be_run(
     monkeypatch.setattr(verification, "load", unavailable)
     graph = Graph(mlp(W, B, V, C))
     samples = make_samples({"x": X}, input_specs(graph), "test")
-    y = outputs_of(mlp(W, B, V, C), X)
-    require_equal(graph, samples, y, y, 2.0**-24)
+    (y,) = outputs_of(mlp(W, B, V, C), X)
+    require_equal(graph, samples, [y], [y], 2.0**-24)
+    with pytest.raises(VerificationError):
+        require_equal(graph, samples, [y], [y * np.float32(1.01)], 2.0**-24)
 
 
 def test_the_magnitude_bounds_the_outputs_of_a_network() -> None:
