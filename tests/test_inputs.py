@@ -57,6 +57,8 @@ def test_an_extra_axis_is_fed_row_by_row() -> None:
         ({"x": np.full((2, 3), np.nan)}, "NaN or infinite"),
         ({"x": np.zeros((5, 3)), "y": np.zeros(4)}, "'y' has 4 rows, the inputs have 5"),
         ({"x": np.zeros((0, 3))}, "has 0 rows"),
+        ({"x": np.zeros((5, 3)), "y": np.array("a")}, "'y' must be an array of numbers"),
+        ({"x": np.full((5, 3), 1e300)}, "too large for float32"),
     ],
 )
 def test_data_that_does_not_fit_is_named(arrays: dict[str, Any], reason: str) -> None:

@@ -277,3 +277,28 @@ def test_a_real_network_for_homomorphic_encryption() -> None:
     assert "Conv 'Conv_0' stands before the square" in result.report.refused[0].reason
     x = np.random.default_rng(0).uniform(0, 1, (1, 1, 32, 32)).astype(np.float32)
     assert outputs_of(result.model, x)[0].shape == (1, 10)
+
+
+def test_erode_sums_and_chains_only() -> None:
+    for options in ({"linkage": "diameter"}, {"norm": "max", "relation": "backward"}):
+        with pytest.raises(UsageError, match="ERODE sums and chains"):
+            MergeNeurons(semantics="erode", **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--norm max needs --relation backward"):
+        MergeNeurons(semantics="paper", norm="max")
+    with pytest.raises(UsageError, match="decides the count"):
+        MergeNeurons(semantics="paper", quotient="exact", neurons=3)
+
+
+def test_a_count_for_a_large_layer_needs_a_threshold_in_paper_semantics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onnxfde.passes.merge_neurons.MOST_PAIRED", 100)
+    with pytest.raises(OptionError, match="has more than 100: give --eps"):
+        onnxfde.optimize(demo_model(), semantics="paper", neurons=10)
+    report = onnxfde.optimize(demo_model(), 0.0, semantics="paper").report
+    assert report.unchanged == "no neurons merge at this setting"
+
+
+def test_a_glob_sets_the_eps_of_the_layers_it_matches() -> None:
+    report = onnxfde.optimize(demo_model(), 0.3, layer_eps={"node*": 0.0}).report
+    assert (report.layers[0].eps, report.layers[0].neurons_after) == (0.0, 35)
