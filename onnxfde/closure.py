@@ -40,8 +40,29 @@ class Effort:
         self.tell(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
 
 
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """What "within ε" means: ε, and what a distance may exceed it by for each neuron."""
+
+    eps: float
+    slack: FloatArray
+
+    def limits(self, i: int, others: Indices) -> FloatArray:
+        """The largest distance from i at which others are near."""
+        return np.asarray(self.eps + np.maximum(self.slack[i], self.slack[others]))
+
+    @property
+    def most(self) -> float:
+        """No pair that is further apart is near."""
+        return float(self.eps + self.slack.max(initial=0.0))
+
+    def reordered(self, order: Indices, scale: float = 1.0) -> Nearness:
+        """The same for neurons in another order, with distances divided by `scale`."""
+        return Nearness(self.eps / scale, self.slack[order] / scale)
+
+
 def neighbours_closure(
-    coordinates: FloatArray, limit: float, total: bool, exact: Exact | None, effort: Effort
+    coordinates: FloatArray, near: Nearness, total: bool, exact: Exact | None, effort: Effort
 ) -> Indices:
     """Labels of the closure of "close in every coordinate" (or, with `total`, in their sum).
 
@@ -51,6 +72,7 @@ def neighbours_closure(
     spread = np.argsort(-np.ptp(coordinates, axis=0), kind="stable")
     by_first = np.argsort(coordinates[:, spread[0]], kind="stable")
     table = np.ascontiguousarray(coordinates[by_first][:, spread].T)
+    near = near.reordered(by_first)
     labels = np.full(size, -1)
     reached = np.zeros(size, dtype=bool)
     for start in range(size):
@@ -61,10 +83,11 @@ def neighbours_closure(
         while queue:
             i = queue.pop()
             labels[i] = start
-            found = close_to(table, i, limit, total, reached)
+            found = close_to(table, i, near, total, reached)
             effort.evaluated += len(found)
             if exact is not None and len(found):
-                found = found[exact(int(by_first[i]), by_first[found]) <= limit]
+                gaps = exact(int(by_first[i]), by_first[found])
+                found = found[gaps <= near.limits(i, found)]
             reached[found] = True
             queue.extend(found.tolist())
         effort.reached(int(reached.sum()), size)
@@ -74,45 +97,46 @@ def neighbours_closure(
 
 
 def close_to(
-    table: FloatArray, i: int, limit: float, total: bool, reached: npt.NDArray[np.bool_]
+    table: FloatArray, i: int, near: Nearness, total: bool, reached: npt.NDArray[np.bool_]
 ) -> Indices:
     """Unreached columns of `table` whose coordinates are all (or in sum) within reach of i's."""
-    low = int(np.searchsorted(table[0], table[0, i] - limit, side="left"))
-    high = int(np.searchsorted(table[0], table[0, i] + limit, side="right"))
+    low = int(np.searchsorted(table[0], table[0, i] - near.most, side="left"))
+    high = int(np.searchsorted(table[0], table[0, i] + near.most, side="right"))
     found = low + np.flatnonzero(~reached[low:high])
     gap = np.abs(table[0, found] - table[0, i])
     at, step = 1, 1
     while at < len(table) and len(found):
         more = np.abs(table[at : at + step, found] - table[at : at + step, i, None])
         gap = gap + more.sum(axis=0) if total else np.maximum(gap, more.max(axis=0))
-        keep = gap <= limit
+        keep = gap <= near.most
         found, gap = found[keep], gap[keep]
         at, step = at + step, 2 * step
-    return np.asarray(found[gap <= limit])
+    return np.asarray(found[gap <= near.limits(i, found)])
 
 
-def square_closure(rows: FloatArray, limit: float, effort: Effort) -> Indices:
-    """Labels of the closure of D(a, b) ≤ limit, the L1 distance of squares."""
+def square_closure(rows: FloatArray, near: Nearness, effort: Effort) -> Indices:
+    """Labels of the closure of D(a, b) ≤ ε, the L1 distance of squares."""
     size = len(rows)
-    length = np.abs(rows).sum(axis=1)
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(rows).max(initial=0.0))[1]))
+    length = np.abs(rows / unit).sum(axis=1)
     order = np.argsort(length, kind="stable")
-    rows, length = rows[order], length[order]
+    rows, length, near = rows[order] / unit, length[order], near.reordered(order, unit**2)
     single, signs = rows.astype(np.float32), np.sign(rows).astype(np.float32)
     slack = 2 * SINGLE * (rows.shape[1] + 2) * length
     forest = Forest(size)
     for start in range(0, size, TILE):
         tile = np.arange(start, min(start + TILE, size))
-        most = np.sqrt(length[tile[-1]] ** 2 + limit)
+        most = np.sqrt(length[tile[-1]] ** 2 + near.most)
         stop = int(np.searchsorted(length, most * (1 + 1e-12), side="right"))
         others = np.arange(start, stop)
         if not forest.all_joined(others):
             product = np.abs(signs[tile] @ single[others].T)
             high, low = product + slack[others], np.maximum(product - slack[others], 0)
             square = length[tile, None] ** 2
-            possible = (square - high**2 <= limit) & (low**2 - square <= limit)
+            possible = (square - high**2 <= near.most) & (low**2 - square <= near.most)
             possible &= others > tile[:, None]
             for i in np.flatnonzero(possible.any(axis=1)):
-                join_close(rows, tile[i], others[possible[i]], limit, forest, effort)
+                join_close(rows, int(tile[i]), others[possible[i]], near, forest, effort)
         effort.reached(int(tile[-1]) + 1, size)
     restored = np.empty(size, dtype=np.intp)
     restored[order] = forest.roots()
@@ -120,17 +144,18 @@ def square_closure(rows: FloatArray, limit: float, effort: Effort) -> Indices:
 
 
 def join_close(
-    rows: FloatArray, i: int, others: Indices, limit: float, forest: Forest, effort: Effort
+    rows: FloatArray, i: int, others: Indices, near: Nearness, forest: Forest, effort: Effort
 ) -> None:
-    """Join i with all of `others` that are within the limit, by bounds where they decide."""
+    """Join i with all of `others` that are near, by bounds where they decide."""
     others = others[forest.find_all(others) != forest.find(i)]
     if not len(others):
         return
+    limit = near.limits(i, others)
     both = np.abs(rows[others] + rows[i]).sum(axis=1) * np.abs(rows[others] - rows[i]).sum(axis=1)
     close = both <= limit
     unsure = np.flatnonzero(~close & (both / 2 <= limit * (1 + 1e-9)))
     if len(unsure):
-        close[unsure] = square_gaps_sum(rows[i], rows[others[unsure]]) <= limit
+        close[unsure] = square_gaps_sum(rows[i], rows[others[unsure]]) <= limit[unsure]
         effort.evaluated += len(unsure)
     for j in others[close]:
         forest.join(i, int(j))

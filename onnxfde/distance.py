@@ -19,6 +19,8 @@ import numpy as np
 from onnxfde.options import Norm, Relation
 from onnxfde.polynomial import FloatArray, Layer
 
+TIE = 1e-12
+
 
 def condensed(
     layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
@@ -29,11 +31,27 @@ def condensed(
     return pairs(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
 
 
-def largest_coefficient(layer: Layer, relation: Relation) -> float:
-    """The largest coefficient that enters a distance: the scale of its rounding."""
+def largest_coefficients(layer: Layer, relation: Relation) -> FloatArray:
+    """The largest coefficient of each neuron that enters a distance: the scale of its rounding."""
     if relation == "forward":
-        return float(np.abs(layer.outgoing).max(initial=0.0))
-    return float(2 * (layer.incoming**2).max(initial=0.0))
+        return np.asarray(np.abs(layer.outgoing).max(axis=0, initial=0.0))
+    first, second = np.sort(np.abs(layer.incoming), axis=1)[:, :-3:-1].T
+    return np.asarray(np.maximum(first**2, 2 * first * second))
+
+
+def ties(layer: Layer, relation: Relation) -> FloatArray:
+    """What a distance may exceed ε by, for each neuron; of a pair the larger counts."""
+    return TIE * np.maximum(1.0, largest_coefficients(layer, relation))
+
+
+def decided(
+    layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
+) -> FloatArray:
+    """Condensed distances less what they may exceed ε by."""
+    slack = ties(layer, relation)
+    first, second = np.triu_indices(layer.neurons, 1)
+    gaps = condensed(layer, relation, norm, erode)
+    return np.maximum(gaps - np.maximum(slack[first], slack[second]), 0.0)
 
 
 def pairs(rows: FloatArray, gaps: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
@@ -69,12 +87,26 @@ def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def square_gaps_max(a: FloatArray, others: FloatArray) -> FloatArray:
-    """Largest difference of the coefficients of (a·z)² and of each other row's square."""
+    """Largest difference of the coefficients of (a·z)² and of each other row's square.
+
+    Coefficients that hold z_j differ by at most 4(|s_j| max|t| + |t_j| max|s|): the j are visited
+    from the largest of these bounds on, until none can beat what was found.
+    """
     s, t = (a + others) / 2, (a - others) / 2
+    largest_s, largest_t = (np.abs(x).max(axis=1, keepdims=True) for x in (s, t))
+    bound = 4 * (np.abs(s) * largest_t + np.abs(t) * largest_s)
+    order = np.argsort(-bound, axis=1)
     best = 4 * np.abs(s * t).max(axis=1)
-    for j in range(s.shape[1] - 1):
-        mixed = s[:, j : j + 1] * t[:, j + 1 :] + t[:, j : j + 1] * s[:, j + 1 :]
-        np.maximum(best, 4 * np.abs(mixed).max(axis=1), out=best)
+    active = np.arange(len(others))
+    for rank in range(s.shape[1]):
+        j = order[active, rank]
+        hopeful = bound[active, j] > best[active]
+        active, j = active[hopeful], j[hopeful]
+        if not len(active):
+            break
+        mixed = s[active, j, None] * t[active] + t[active, j, None] * s[active]
+        mixed[np.arange(len(active)), j] = 0.0
+        best[active] = np.maximum(best[active], 4 * np.abs(mixed).max(axis=1))
     return np.asarray(best)
 
 

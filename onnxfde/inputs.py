@@ -87,10 +87,8 @@ class Samples:
     def feeds(self) -> Iterator[dict[str, Array]]:
         """What to run the model on, run by run."""
         sizes = {s.name: self._rows_a_run(s) for s in self.specs}
-        runs = min(
-            (-(-len(self.arrays[n]) // b) if b == BATCH else len(self.arrays[n]) // (b or 1))
-            for n, b in sizes.items()
-        )
+        counts = [(len(self.arrays[name]), size or 1) for name, size in sizes.items()]
+        runs = min(-(-rows // size) if self._dynamic else rows // size for rows, size in counts)
         for i in range(runs):
             yield {
                 name: np.asarray(self.arrays[name][i])
@@ -103,9 +101,11 @@ class Samples:
         """Rows of the array that one run takes; 0 for one row without its leading axis."""
         if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
-        if all(s.fixed_batch is None for s in self.specs):
-            return BATCH
-        return spec.fixed_batch or 1
+        return BATCH if self._dynamic else spec.fixed_batch or 1
+
+    @property
+    def _dynamic(self) -> bool:
+        return all(s.fixed_batch is None for s in self.specs)
 
 
 def lcm_batch(specs: tuple[InputSpec, ...]) -> int:
@@ -224,6 +224,9 @@ def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], sour
     if labels is not None and len(labels) not in lengths:
         others = " or ".join(map(str, sorted(lengths)))
         raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs have {others}")
+    full = len(labels) // lcm_batch(specs) * lcm_batch(specs) if labels is not None else 0
+    if labels is not None and lengths == {len(labels)} and full:
+        labels, fitted = labels[:full], {name: a[:full] for name, a in fitted.items()}
     samples = Samples(specs, fitted, source, labels)
     if fitted and next(samples.feeds(), None) is None:
         rows, batch = samples.rows, lcm_batch(specs)

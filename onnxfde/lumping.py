@@ -15,12 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.closure import Effort, neighbours_closure, square_closure
-from onnxfde.distance import condensed, largest_coefficient, square_gaps_max
+from onnxfde.closure import Effort, Nearness, neighbours_closure, square_closure
+from onnxfde.distance import decided, square_gaps_max, ties
 from onnxfde.options import Linkage, Norm, Relation
 from onnxfde.polynomial import Blocks, FloatArray, Layer
-
-TIE = 1e-12
 
 
 def partition(
@@ -37,28 +35,29 @@ def partition(
     if layer.neurons < 2:
         return tuple((i,) for i in range(layer.neurons))
     effort = effort or Effort()
-    limit = eps + tie(layer, relation)
+    slack = ties(layer, relation)
     if relation == "forward":
-        labels = neighbours_closure(
-            layer.outgoing.T, limit / 3 if erode else limit, erode, None, effort
-        )
+        near = Nearness(eps / 3, slack / 3) if erode else Nearness(eps, slack)
+        labels = neighbours_closure(layer.outgoing.T, near, erode, None, effort)
     elif norm == "max":
         rows = layer.incoming
         labels = neighbours_closure(
-            rows**2, limit, False, lambda i, others: square_gaps_max(rows[i], rows[others]), effort
+            rows**2,
+            Nearness(eps, slack),
+            False,
+            lambda i, others: square_gaps_max(rows[i], rows[others]),
+            effort,
         )
     else:
-        labels = square_closure(layer.incoming, limit, effort)
+        labels = square_closure(layer.incoming, Nearness(eps, slack), effort)
     components = grouped(labels)
     if linkage == "closure":
         return components
-    parts = (within_diameter(layer, block, limit, relation, norm) for block in components)
-    return tuple(sorted(part for found in parts for part in found))
-
-
-def tie(layer: Layer, relation: Relation) -> float:
-    """What a distance may exceed ε by."""
-    return TIE * max(1.0, largest_coefficient(layer, relation))
+    parts: list[tuple[int, ...]] = []
+    for block in components:
+        parts.extend(within_diameter(layer, block, eps, relation, norm, erode))
+        effort.evaluated += len(block) * (len(block) - 1) // 2
+    return tuple(sorted(parts))
 
 
 def grouped(labels: npt.NDArray[np.intp]) -> Blocks:
@@ -69,14 +68,14 @@ def grouped(labels: npt.NDArray[np.intp]) -> Blocks:
 
 
 def within_diameter(
-    layer: Layer, block: tuple[int, ...], limit: float, relation: Relation, norm: Norm
+    layer: Layer, block: tuple[int, ...], eps: float, relation: Relation, norm: Norm, erode: bool
 ) -> Blocks:
-    """The parts of a component in which every pair is within the limit; two neighbours are."""
+    """The parts of a component in which every pair is within ε; two neighbours are."""
     if len(block) <= 2:
         return (block,)
     members = list(block)
     part = Layer(layer.incoming[members], layer.outgoing[:, members], layer.offset)
-    found = Dendrogram.of(part, relation, norm, "diameter").cut(limit)
+    found = Dendrogram.of(part, relation, norm, "diameter", erode=erode).cut(eps)
     return tuple(tuple(members[i] for i in piece) for piece in found)
 
 
@@ -91,15 +90,22 @@ class Dendrogram:
     def of(
         cls, layer: Layer, relation: Relation, norm: Norm, linkage: Linkage, *, erode: bool = False
     ) -> Dendrogram:
-        """Join the neurons of a layer; ties do not depend on the order they are stored in."""
-        from scipy.cluster.hierarchy import linkage as link
+        """Join the neurons of a layer."""
+        return cls.from_distances(decided(layer, relation, norm, erode), layer.neurons, linkage)
 
-        order = np.lexsort([*layer.incoming.T, *layer.outgoing])
-        ordered = Layer(layer.incoming[order], layer.outgoing[:, order], layer.offset)
-        if layer.neurons < 2:
-            return cls(np.zeros((0, 4)), order)
-        method = "single" if linkage == "closure" else "complete"
-        return cls(link(condensed(ordered, relation, norm, erode), method), order)
+    @classmethod
+    def from_distances(cls, distances: FloatArray, size: int, linkage: Linkage) -> Dendrogram:
+        """Join members with these condensed distances, in an order of the distances' own."""
+        if size < 2:
+            return cls(np.zeros((0, 4)), np.arange(size))
+        from scipy.cluster.hierarchy import linkage as link
+        from scipy.spatial.distance import squareform
+
+        if linkage == "closure":
+            return cls(link(distances, "single"), np.arange(size))
+        square = squareform(distances)
+        order = np.lexsort(np.sort(square, axis=1).T)
+        return cls(link(squareform(square[np.ix_(order, order)]), "complete"), order)
 
     def cut(self, eps: float) -> Blocks:
         """The partition at threshold ε."""
@@ -120,11 +126,3 @@ class Dendrogram:
         for step, (a, b, _, _) in enumerate(self.links[:merges]):
             members[size + step] = members.pop(int(a)) + members.pop(int(b))
         return tuple(sorted(tuple(sorted(block)) for block in members.values()))
-
-
-def split(distances: FloatArray, size: int, eps: float, linkage: Linkage) -> Blocks:
-    """The parts of a block of `size` members at threshold ε, from condensed distances."""
-    from scipy.cluster.hierarchy import linkage as link
-
-    links = link(distances, "single" if linkage == "closure" else "complete")
-    return Dendrogram(links, np.arange(size)).cut(eps)

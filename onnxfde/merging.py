@@ -133,14 +133,19 @@ class Market:
         np.subtract(1, np.square(found, out=found), out=found)
         return np.maximum(found, 0.0, out=found)
 
+    def stronger(self, some: Indices) -> npt.NDArray[np.bool_]:
+        """Whether some are stronger than all others; of equally strong ones the later is."""
+        mine = self.contribution[some, None]
+        tied = (mine == self.contribution) & (some[:, None] > np.arange(len(self.rows)))
+        return np.asarray((mine > self.contribution) | tied)
+
     def choose(self, some: Indices) -> None:
-        """The most similar among stronger neurons; of equally strong ones the later is stronger."""
+        """The most similar among stronger neurons."""
         for tile in tiles(some):
             unlike = self.compare(tile) if self.table is None else self.table[tile]
-            mine = self.contribution[tile, None]
-            weaker = self.contribution < mine
-            tied = self.contribution == mine
-            weaker |= tied & (np.arange(len(self.rows)) <= tile[:, None])
+            weaker = self.stronger(tile)
+            weaker[np.arange(len(tile)), tile] = True
+            weaker[:, self.contribution < 0] = True
             unlike = np.where(weaker, np.inf, unlike)
             self.partner[tile] = unlike.argmin(axis=1)
             self.unlike[tile] = unlike[np.arange(len(tile)), self.partner[tile]]
@@ -160,6 +165,9 @@ class Market:
         np.minimum.at(first, self.partner[weak], rank)
         free = (first[weak] == rank) & (first[self.partner[weak]] == rank) & np.isfinite(price)
         gone, price = weak[free], price[free]
+        if not len(gone):
+            gone, price = live[:1], np.array([np.inf])
+            self.partner[gone] = live[-1]
         kept = self.partner[gone]
         self.rows[kept], self.weights[kept] = join(self.rows, self.weights, kept, gone)
         return kept, gone, price
@@ -175,8 +183,7 @@ class Market:
             if self.table is not None:
                 self.table[tile] = fresh
                 self.table[:, tile] = fresh.T
-            stronger = self.contribution[tile, None] > self.contribution
-            fresh[~stronger] = np.inf
+            fresh[~self.stronger(tile)] = np.inf
             best = fresh.argmin(axis=0)
             offer = fresh[best, np.arange(len(self.rows))]
             better = (offer < self.unlike) & ~changed
@@ -205,7 +212,8 @@ def strengths(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatA
     diagonal = kernel_diagonal(rows)
     scale = np.sqrt(diagonal)
     scale[scale == 0] = 1.0
-    return scale, np.einsum("ij,ij->i", weights, weights) * diagonal
+    contribution = np.einsum("ij,ij->i", weights, weights) * diagonal
+    return scale, np.nan_to_num(contribution, nan=0.0)
 
 
 def tiles(some: Indices) -> Iterator[Indices]:

@@ -26,8 +26,9 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.distance import TIE
 from onnxfde.errors import AlgebraError
-from onnxfde.lumping import TIE, split
+from onnxfde.lumping import Dendrogram
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 from onnxfde.polynomial import FloatArray
 from onnxfde.system import IntArray, Partition, PolynomialSystem, membership
@@ -61,6 +62,8 @@ def refine(
     ):
         if value not in get_args(kind):
             raise AlgebraError(f"'{value}' is not one of {', '.join(get_args(kind))}")
+    if semantics == "erode" and norm == "max":
+        raise AlgebraError("ERODE sums: norm 'max' goes with semantics 'paper'")
     start = initial_partition
     blocks = Partition.of(start.blocks if isinstance(start, Partition) else start, system.variables)
     while True:
@@ -93,7 +96,7 @@ def refined_once(
         else:
             gaps, largest = backward_gaps(system, member, indices, norm)
         decided = np.maximum(gaps - TIE * np.maximum(1.0, largest), 0.0)
-        found = split(decided, len(block), eps, linkage)
+        found = Dendrogram.from_distances(decided, len(block), linkage).cut(eps)
         parts.extend(tuple(block[i] for i in part) for part in found)
     return Partition.of(parts, system.variables)
 

@@ -96,7 +96,7 @@ def run_each(runner: Runner, samples: Samples, tick: Tick = no_tick) -> Iterator
 def run_all(runner: Runner, samples: Samples, tick: Tick = no_tick) -> list[Array]:
     """Outputs of all runs: a row a sample where the model has a batch axis, else a row a run."""
     runs = list(run_each(runner, samples, tick))
-    sizes = [len(next(iter(feeds.values()), ())) for feeds in samples.feeds()] if runs else []
+    sizes = [max((len(a) for a in f.values() if a.ndim), default=0) for f in samples.feeds()]
     return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 

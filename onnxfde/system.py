@@ -11,6 +11,7 @@ Refine it from `layer_partition`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,17 +39,24 @@ class Partition:
     def of(cls, blocks: Iterable[Iterable[str]], variables: Sequence[str]) -> Partition:
         """Check that every variable is in one block, and put the blocks in order."""
         position = {name: i for i, name in enumerate(variables)}
-        members = [list(block) for block in blocks]
+        members = [list(block) for block in blocks if not_a_name(block)]
         for name in (name for block in members for name in block):
             if name not in position:
                 raise AlgebraError(f"the partition names '{name}', which is no variable")
-        seen = [name for block in members for name in block]
+        seen = Counter(name for block in members for name in block)
         for name in variables:
-            if seen.count(name) != 1:
-                what = "misses" if name not in seen else "repeats"
+            if seen[name] != 1:
+                what = "misses" if not seen[name] else "repeats"
                 raise AlgebraError(f"the partition {what} the variable '{name}'")
         inside = (tuple(sorted(block, key=position.__getitem__)) for block in members if block)
         return cls(tuple(sorted(inside, key=lambda block: position[block[0]])))
+
+
+def not_a_name(block: Iterable[str]) -> bool:
+    """Refuse a block that is one name, and would be read letter by letter."""
+    if isinstance(block, str):
+        raise AlgebraError(f"a block is a list of variables, not the name '{block}'")
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +110,7 @@ def number(coefficient: float | str, variable: str) -> float:
     """A finite coefficient."""
     try:
         value = float(coefficient)
-    except ValueError:
+    except (TypeError, ValueError):
         raise AlgebraError(f"'{coefficient}' in the drift of '{variable}' is no number") from None
     if not np.isfinite(value):
         raise AlgebraError(f"a coefficient in the drift of '{variable}' is {value}")
@@ -115,7 +123,7 @@ def exponent_row(powers: Mapping[str, int], index: Mapping[str, int], variable: 
     for name, power in powers.items():
         if name not in index:
             raise AlgebraError(f"the drift of '{variable}' uses '{name}', which is no variable")
-        if power < 0 or power != int(power):
+        if not isinstance(power, int | float | np.integer) or not power >= 0 or power % 1:
             raise AlgebraError(f"the drift of '{variable}' has {name} to the power {power}")
         row[index[name]] = int(power)
     return row
@@ -145,9 +153,21 @@ def quotient(system: PolynomialSystem, partition: Partition) -> PolynomialSystem
     indicator = np.eye(len(sizes), dtype=np.int64)[member]
     exponents = system.exponents @ indicator
     share = np.prod(sizes[None, :] ** -exponents.astype(float), axis=1)
-    names = tuple("+".join(block) for block in partition.blocks)
+    names = block_names(partition)
     values = matrix.data * share[matrix.col]
     return collected(names, member[matrix.row], values, exponents[matrix.col])
+
+
+def block_names(partition: Partition) -> tuple[str, ...]:
+    """Names for block sums, none of them twice."""
+    names: list[str] = []
+    for block in sorted(partition.blocks, key=len):
+        name = "+".join(block)
+        while name in names:
+            name = f"({name})"
+        names.append(name)
+    known = dict(zip(sorted(partition.blocks, key=len), names, strict=True))
+    return tuple(known[block] for block in partition.blocks)
 
 
 def membership(variables: Sequence[str], partition: Partition) -> IntArray:

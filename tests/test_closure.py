@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from onnxfde import closure
 from onnxfde.closure import Effort, Forest
-from onnxfde.lumping import Dendrogram, partition, tie
+from onnxfde.distance import condensed
+from onnxfde.lumping import partition
 from onnxfde.options import Norm, Relation
 from onnxfde.polynomial import Blocks, Layer
 
@@ -25,8 +28,23 @@ def planted(seed: int, neurons: int = 150, inputs: int = 12) -> Layer:
 
 
 def from_all_pairs(layer: Layer, eps: float, relation: Relation, norm: Norm, erode: bool) -> Blocks:
-    tree = Dendrogram.of(layer, relation, norm, "closure", erode=erode)
-    return tree.cut(eps + tie(layer, relation))
+    """Every pair with the tolerance of its own coefficients, joined by hand."""
+    squares = np.abs(np.einsum("ij,ik->ijk", layer.incoming, layer.incoming)) * 2
+    squares[:, range(layer.inputs + 1), range(layer.inputs + 1)] /= 2
+    coefficients = (
+        np.abs(layer.outgoing).max(axis=0) if relation == "forward" else squares.max((1, 2))
+    )
+    home = {i: {i} for i in range(layer.neurons)}
+    for (i, j), gap in zip(
+        combinations(range(layer.neurons), 2), condensed(layer, relation, norm, erode), strict=True
+    ):
+        if (
+            gap <= eps + 1e-12 * max(1.0, coefficients[i], coefficients[j])
+            and home[i] is not home[j]
+        ):
+            home[i] |= home[j]
+            home.update(dict.fromkeys(home[j], home[i]))
+    return tuple(sorted({tuple(sorted(block)) for block in home.values()}))
 
 
 @pytest.mark.parametrize("tile", [16, 512])
@@ -104,3 +122,23 @@ def test_diameter_splits_components_only() -> None:
 
 def test_a_single_neuron_and_none() -> None:
     assert partition(Layer(np.ones((1, 2)), np.ones((1, 1)), np.zeros(1)), 1.0) == ((0,),)
+
+
+def test_one_large_weight_does_not_blur_the_others() -> None:
+    outlier = Layer(np.eye(3), np.array([[1.0, 1.0005, 1e9]]), np.zeros(1))
+    assert partition(outlier, 0.0, "forward") == ((0,), (1,), (2,))
+    rows = Layer(
+        np.array([[1.0, 0.0], [1.000001, 0.0], [3000.0, 0.0]]), np.ones((1, 3)), np.zeros(1)
+    )
+    assert partition(rows, 0.0, "backward") == ((0,), (1,), (2,))
+
+
+def test_rows_too_large_for_float32_are_compared() -> None:
+    layer = Layer(np.array([[1e39, 0.0], [1e39, 0.0], [0.0, 1e39]]), np.ones((1, 3)), np.zeros(1))
+    assert partition(layer, 0.0, "backward") == ((0, 1), (2,))
+
+
+def test_diameter_as_erode_measures_it() -> None:
+    layer = Layer(np.eye(3), np.array([[0.0, 1.0, 2.0]]), np.zeros(1))
+    blocks = partition(layer, 3.0, "forward", linkage="diameter", erode=True)
+    assert sorted(map(len, blocks)) == [1, 2]

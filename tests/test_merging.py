@@ -94,3 +94,18 @@ def test_the_errors_of_the_basis_are_those_of_least_squares(layer: Layer, count:
     assert basis.errors[count] == pytest.approx(
         left, rel=1e-3, abs=1e-5 * float(np.linalg.norm(target))
     )
+
+
+def test_equally_strong_neurons_find_each_other() -> None:
+    """After the twins have joined, what is left are two neurons of exactly equal strength."""
+    rows = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    for sign in (1.0, -1.0):
+        tree = merge_tree(rows, np.array([[2.0 * sign, 1.0, 1.0]]))
+        assert tree.cut(2)[1] == ((0,), (2, 1)) or tree.cut(2)[1] == ((0,), (1, 2))
+        assert len(tree.cut(1)[1]) == 1
+
+
+def test_strengths_that_overflow_still_end() -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        tree = merge_tree(np.eye(3), np.full((1, 3), 1e160))
+    assert len(tree.cut(1)[1]) == 1

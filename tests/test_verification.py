@@ -337,3 +337,32 @@ def test_eps_holds_in_half_precision_although_rounding_is_coarse(dtype: str) -> 
     assert onnxfde.optimize(model, eps=0, verify=False).report.parameters.after > 0.9 * (
         64 * 38 + 5
     )
+
+
+def test_a_fixed_batch_as_long_as_our_own_batches_is_run() -> None:
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (1500, 3))}
+    report = onnxfde.optimize(mlp(W, B, V, C, batch="1024"), eps=0, data=data).report
+    assert report.verification is not None
+    assert report.verification.unverified is None
+
+
+def test_a_scalar_input_may_come_first() -> None:
+    model = build(
+        "z = Mul(x, k) h = Gemm <transB = 1> (z, W, b) s = Mul(h, h) "
+        "y = Gemm <transB = 1> (s, V, c)",
+        inputs="float k, float[N,3] x",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+    )
+    found = onnxfde.optimize(model, eps=0).report.verification
+    assert found is not None
+    assert found.unverified is None
+
+
+def test_labels_of_rows_that_fill_no_batch_are_left_out() -> None:
+    model = mlp(W, B, V, C, batch="4")
+    x = np.random.default_rng(0).uniform(-1, 1, (150, 3)).astype(np.float32)
+    found = compared(model, model, x=x, y=np.zeros((150, 2), np.float32))
+    assert (found.metric, found.samples) == ("MSE", 148)
