@@ -5,8 +5,8 @@ accepted by what it is then: within ε in the metric, or, at ε = 0, equal up to
 
     |o′(x) − o(x)| ≤ 8·u·A(x)     on sample inputs x, u the unit roundoff, A `Layer.magnitude`,
 
-and no further away in the metric than the layer itself with its weights rounded anew. ε below 16·u
-is the same as 0.
+and no further away in the metric than twice what rounding its weights anew makes. ε below 16·u is
+the same as 0.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from onnxfde.merging import (
     merge_tree,
     pivoted_basis,
 )
-from onnxfde.metric import Metric, kernel, kernel_diagonal, norm
+from onnxfde.metric import Metric, kernel, kernel_scale, norm
 from onnxfde.options import Tell, silent
 from onnxfde.polynomial import Blocks, FloatArray, Layer
-from onnxfde.quotients import RIDGE, balanced, refit
+from onnxfde.quotients import balanced, refit, ridged_gram, squared
 
 ROUNDING_STEPS = 16
 ROUNDING_DRAWS = 2
@@ -143,7 +143,7 @@ class Budget:
 
     @cached_property
     def _noise(self) -> float:
-        """The relative error that rounding every weight anew could make, several times over."""
+        """Twice the relative error that rounding every weight anew makes, the worst of three."""
         rng = np.random.default_rng(0)
 
         def rounded(a: FloatArray) -> FloatArray:
@@ -181,9 +181,8 @@ class Budget:
         width = self.layer.inputs + 1
         if self.layer.neurons >= width * (width + 1) // 2:
             return True
-        scale = np.sqrt(kernel_diagonal(self._rows))
-        gram = kernel(self._rows, self._rows) / np.outer(scale, scale)
-        inverse = np.linalg.inv(gram + RIDGE * np.eye(len(gram)))
+        scale = kernel_scale(self._rows)
+        inverse = np.linalg.inv(ridged_gram(self._rows, scale))
         alone = np.linalg.norm(self.layer.outgoing, axis=0) * scale
         return bool(np.any(alone <= self._allowed(0.0) * np.sqrt(np.abs(np.diag(inverse)))))
 
@@ -253,7 +252,7 @@ class Budget:
         home = np.empty(self.layer.neurons, dtype=np.intp)
         for i, block in enumerate(blocks):
             home[list(block)] = i
-        length = np.einsum("ij,ij->i", rows, rows)[home]
+        length = squared(rows)[home]
         along = np.einsum("ij,ij->i", self._rows, rows[home]) / np.where(length == 0, 1.0, length)
         outgoing = np.zeros((len(blocks), self.layer.outputs))
         np.add.at(outgoing, home, (self.layer.outgoing * along**2).T)
@@ -275,11 +274,9 @@ class Budget:
         if not self.refitted:
             change = np.hstack([self.layer.outgoing, -self._projected(rows, blocks)])
             return norm(np.vstack([self._rows, rows]), change)
-        scale = np.sqrt(kernel_diagonal(rows))
-        scale[scale == 0] = 1.0
-        gram = kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(count)
+        scale = kernel_scale(rows)
         target = self.layer.outgoing @ kernel(self._rows, rows) / scale
-        explained = np.sum(target * np.linalg.solve(gram, target.T).T)
+        explained = np.sum(target * np.linalg.solve(ridged_gram(rows, scale), target.T).T)
         return float(np.sqrt(max(self._total**2 - explained, 0.0)))
 
 

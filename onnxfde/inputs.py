@@ -44,6 +44,11 @@ class InputSpec:
         return f"{self.name} ({self.dtype.name} {'×'.join(str(d or '?') for d in self.dims)})"
 
     @property
+    def is_static(self) -> bool:
+        """Whether every axis has a length."""
+        return all(isinstance(d, int) for d in self.dims)
+
+    @property
     def fixed_batch(self) -> int | None:
         """The length of the leading axis, if the model fixes it."""
         lead = self.dims[0] if self.dims else None
@@ -69,15 +74,14 @@ class Samples:
         """Whether the leading axis of the model's inputs counts samples, for all we know."""
         return all(
             self._rows_a_run(spec)
-            and (spec.fixed_batch is None or all(isinstance(d, int) for d in spec.dims))
-            and (spec.fixed_batch is None or len(spec.dims) > 1)
+            and (spec.fixed_batch is None or (len(spec.dims) > 1 and spec.is_static))
             for spec in self.specs
         )
 
     def some(self, most: int) -> Samples:
         """At most this many samples, evenly spread over all of them."""
         rows = self.rows
-        step = max(1, (lcm_batch(self.specs)))
+        step = lcm_batch(self.specs)
         if rows <= most or (step > 1 and rows < 2 * step):
             return self
         pick = np.unique(np.linspace(0, rows // step - 1, max(most // step, 1)).astype(int))

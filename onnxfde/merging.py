@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.metric import kernel, kernel_diagonal
+from onnxfde.metric import kernel, kernel_diagonal, kernel_scale
 from onnxfde.options import Tell, silent
 from onnxfde.polynomial import Blocks, FloatArray, Layer
 
@@ -209,11 +209,8 @@ class Market:
 
 def strengths(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """√K_ii and ‖V_i‖² K_ii."""
-    diagonal = kernel_diagonal(rows)
-    scale = np.sqrt(diagonal)
-    scale[scale == 0] = 1.0
-    contribution = np.einsum("ij,ij->i", weights, weights) * diagonal
-    return scale, np.nan_to_num(contribution, nan=0.0)
+    contribution = np.einsum("ij,ij->i", weights, weights) * kernel_diagonal(rows)
+    return kernel_scale(rows), np.nan_to_num(contribution, nan=0.0)
 
 
 def tiles(some: Indices) -> Iterator[Indices]:
@@ -251,8 +248,7 @@ class PivotedBasis:
     def cut(self, count: int) -> tuple[Indices, Blocks]:
         """The neurons to keep, and the block of each: those most correlated with it."""
         kept = np.sort(self.order[:count])
-        scale = np.sqrt(kernel_diagonal(self.rows))
-        scale[scale == 0] = 1.0
+        scale = kernel_scale(self.rows)
         likeness = np.abs(kernel(self.rows, self.rows[kept])) / scale[:, None] / scale[kept]
         likeness[kept, np.arange(count)] = np.inf
         home = likeness.argmax(axis=1)

@@ -91,6 +91,13 @@ def kernel_diagonal(a: FloatArray) -> FloatArray:
     return np.asarray(2 * dot * (dot + 2 * a[:, -1] ** 2))
 
 
+def kernel_scale(a: FloatArray) -> FloatArray:
+    """√K(u, u) of whitened rows, to divide by: 1 for a row whose square never varies."""
+    scale = np.sqrt(kernel_diagonal(a))
+    scale[scale == 0] = 1.0
+    return scale
+
+
 def features(rows: FloatArray) -> FloatArray:
     """φ of whitened rows, one row each."""
     j, k = np.triu_indices(rows.shape[1])

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxfde.metric import Metric, features, features_fit, kernel, kernel_diagonal
+from onnxfde.metric import Metric, features, features_fit, kernel, kernel_scale
 from onnxfde.polynomial import Blocks, FloatArray, Layer
 
 RIDGE = 1e-13
@@ -80,8 +80,7 @@ def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = N
     φ, if φ is not too large, and not by the Gram matrix, and once more against the ridge.
     """
     rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
-    scale = np.sqrt(kernel_diagonal(kept))
-    scale[scale == 0] = 1.0
+    scale = kernel_scale(kept)
     exact = roundoff is not None and features_fit(2 * len(rows), rows.shape[1])
     solve = correction if exact else gram_correction
     outgoing = start.outgoing
@@ -115,9 +114,14 @@ def gram_correction(
     rows: FloatArray, kept: FloatArray, scale: FloatArray, outgoing: FloatArray, start: FloatArray
 ) -> FloatArray:
     """The same from Gram matrices: half the digits, none of the memory."""
-    gram = kernel(kept, kept) / np.outer(scale, scale) + RIDGE * np.eye(len(kept))
+    gram = ridged_gram(kept, scale)
     target = (outgoing @ kernel(rows, kept) - start @ kernel(kept, kept)) / scale
     return np.asarray(np.linalg.solve(gram, target.T).T / scale)
+
+
+def ridged_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
+    """The normalised kernel of whitened rows, kept away from singular."""
+    return kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(len(rows))
 
 
 def balanced(layer: Layer, original: Layer, metric: Metric) -> Layer:

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.affine import Affine, Layout
 from onnxfde.graph import Graph, NodeProto, make_add, make_constant, make_tensor, names_used
 from onnxfde.pattern import Match, activation_input
 from onnxfde.polynomial import FloatArray, Layer
 
-Array = npt.NDArray[Any]
 MERGED = "_merged"
 """What the name of a weight that had to be copied ends with."""
 
@@ -73,10 +71,9 @@ class Edit:
 
     def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
         """Store W and b in the nodes of one affine map."""
-        node = side.node
-        self.as_initializer = self.is_stored(node.input[1 if side.layout == "rows" else 0])
+        node, at = side.node, 1 if side.layout == "rows" else 0
+        self.as_initializer = self.is_stored(node.input[at])
         transposed = side.layout == "rows" and not self.pop_gemm_scales(node)
-        at = 1 if side.layout == "rows" else 0
         self.store(node, at, weight.T if transposed else weight)
         if node.op_type == "Gemm":
             self.write_gemm_bias(node, bias)
@@ -123,16 +120,11 @@ class Edit:
 
     def store(self, node: NodeProto, at: int, values: FloatArray) -> None:
         """Replace a constant input; in place when this node is the only one to read it."""
-        name = node.input[at]
-        readers = [n for n in self.proto.node for used in names_used(n) if used == name]
+        name, twin = node.input[at], self.twin(values)
+        uses = sum(used == name for other in self.proto.node for used in names_used(other))
         tensor = self.graph.initializers.get(name)
-        twin = self.twin(values)
-        if twin is not None:
-            node.input[at] = twin
-            self.orphans.append(name)
-            return
-        if tensor is None or len(readers) != 1 or name in self.graph.outputs:
-            node.input[at] = self.new_constant(node, f"{name}{MERGED}", values)
+        if twin or tensor is None or uses != 1 or name in self.graph.outputs:
+            node.input[at] = twin or self.new_constant(node, f"{name}{MERGED}", values)
             self.orphans.append(name)
             return
         fresh = make_tensor(name, values.astype(self.dtype))
@@ -171,7 +163,7 @@ class Edit:
 
     def unused_name(self, wish: str) -> str:
         """A name that no value, tensor or input of the model has."""
-        taken = {name for node in self.proto.node for name in (*names_used(node), *node.output)}
+        taken = self.read_names() | {name for node in self.proto.node for name in node.output}
         taken |= {x.name for x in (*self.proto.initializer, *self.proto.input)}
         names = (wish if i == 0 else f"{wish}_{i}" for i in range(len(taken) + 1))
         return next(name for name in names if name not in taken)
@@ -187,19 +179,19 @@ class Edit:
 
     def drop_unused(self) -> None:
         """Remove the constants that only the old layer read."""
-        used = {name for node in self.proto.node for name in names_used(node)} | self.graph.outputs
         for name in self.orphans:
-            if name in used:
+            if name in self.graph.outputs or name in self.read_names():
                 continue
             for tensor in [t for t in self.proto.initializer if t.name == name]:
                 self.proto.initializer.remove(tensor)
             for node in [n for n in self.proto.node if name in n.output]:
                 self.proto.node.remove(node)
                 self.orphans.extend(n for n in node.input if n not in self.orphans)
-                used = {
-                    n for other in self.proto.node for n in names_used(other)
-                } | self.graph.outputs
             self.forget(name)
+
+    def read_names(self) -> set[str]:
+        """Every value that some node reads."""
+        return {name for node in self.proto.node for name in names_used(node)}
 
 
 def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:

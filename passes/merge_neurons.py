@@ -135,14 +135,10 @@ class MergeNeurons:
     def selected(self, names: list[str]) -> list[str]:
         """The layers to work on; unknown names and globs without a match are errors."""
         for wanted in (*(name for name, _ in self.layer_eps), *self.layers, *self.skip):
-            if names and not any(n == wanted or fnmatchcase(n, wanted) for n in names):
+            if names and not any(listed(n, (wanted,)) for n in names):
                 raise OptionError(
                     f"no layer is called '{wanted}'; the layers are {', '.join(names)}"
                 )
-
-        def listed(name: str, globs: tuple[str, ...]) -> bool:
-            return any(name == g or fnmatchcase(name, g) for g in globs)
-
         chosen = [n for n in names if not self.layers or listed(n, self.layers)]
         return [n for n in chosen if not listed(n, self.skip)]
 
@@ -154,14 +150,10 @@ class MergeNeurons:
             inputs = probe.layer_inputs(graph, match, work.tick)
             merge = self.budget if self.semantics == "budget" else self.threshold
             reduced, useful = merge(match, inputs, work)
-        layer = reduced.layer if reduced else match.layer
         remark = inputs.remark
-        if reduced and not layer.finite:
-            reduced, layer, remark = (
-                None,
-                match.layer,
-                "its merged weights overflow the stored type",
-            )
+        if reduced and not reduced.layer.finite:
+            reduced, remark = None, "its merged weights overflow the stored type"
+        layer = reduced.layer if reduced else match.layer
         change = LayerChange(
             name=match.name,
             inputs=layer.inputs,
@@ -246,11 +238,8 @@ class MergeNeurons:
         """The neurons of each block, before any refit."""
         if self.relation == "backward":
             return backward_single(layer, blocks)
-        return (
-            forward_exact(layer, blocks)
-            if self.quotient == "exact"
-            else forward_single(layer, blocks)
-        )
+        forward = forward_exact if self.quotient == "exact" else forward_single
+        return forward(layer, blocks)
 
 
 CHOICES = {
@@ -261,6 +250,11 @@ CHOICES = {
     "linkage": Linkage,
 }
 PAPER_DEFAULTS = ("forward", "sum", "closure")
+
+
+def listed(name: str, globs: tuple[str, ...]) -> bool:
+    """Whether a layer's name is given, or matches a glob."""
+    return any(name == glob or fnmatchcase(name, glob) for glob in globs)
 
 
 def budget_search(
