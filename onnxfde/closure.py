@@ -2,7 +2,7 @@
 
 *Forward* and the backward max norm: a neuron's neighbours must be close in every coordinate (of V;
 of u²), so candidates are cut down coordinate by coordinate, the most spread first, starting from a
-window in sorted order. A breadth-first search never looks again at what it has reached.
+window in sorted order. The search never looks again at what it has reached.
 
 *Backward sum*: D(a, b) ≥ |‖a‖₁² − (sign(a)·b)²|. One matrix product in float32, with its rounding
 error added to the safe side, rules out almost every pair; for the others  ½‖a+b‖₁‖a−b‖₁ ≤ D ≤
@@ -79,9 +79,9 @@ def neighbours_closure(
         if reached[start]:
             continue
         reached[start] = True
-        queue = [start]
-        while queue:
-            i = queue.pop()
+        pending = [start]
+        while pending:
+            i = pending.pop()
             labels[i] = start
             found = close_to(table, i, near, total, reached)
             effort.evaluated += len(found)
@@ -89,7 +89,7 @@ def neighbours_closure(
                 gaps = exact(int(by_first[i]), by_first[found])
                 found = found[gaps <= near.limits(i, found)]
             reached[found] = True
-            queue.extend(found.tolist())
+            pending.extend(found.tolist())
         effort.reached(int(reached.sum()), size)
     restored = np.empty(size, dtype=np.intp)
     restored[by_first] = labels

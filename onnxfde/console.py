@@ -1,4 +1,4 @@
-"""What the commands print: tables and findings on stdout, progress and remarks on stderr."""
+"""What the commands print: tables and findings on stdout, progress on stderr."""
 
 from __future__ import annotations
 

@@ -117,11 +117,17 @@ def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) ->
 
 def refuse_foreign(data: Path, model: Path) -> None:
     """Refuse to replace a data file, unless it is that of the model which is replaced as well."""
-    if not data.exists():
-        return
-    owned = external_tensors(read_model(model)) if model.exists() else iter(())
-    if not any(locate(tensor, model.parent).file.samefile(data) for tensor in owned):
+    if data.exists() and not reads(model, data):
         raise OutputError(f"{data} exists and does not belong to {model}; move it out of the way")
+
+
+def reads(model: Path, data: Path) -> bool:
+    """Whether a file is a model with weights in this data file."""
+    try:
+        tensors = list(external_tensors(read_model(model)))
+        return any(locate(tensor, model.parent).file.samefile(data) for tensor in tensors)
+    except ModelError:
+        return False
 
 
 def refuse_shared(data: Path, target: Path, original: Graph, source: Path | None) -> None:

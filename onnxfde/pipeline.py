@@ -14,17 +14,8 @@ from typing import Any
 from onnxfde import __version__, files
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.errors import DataError
-from onnxfde.graph import (
-    ROUNDOFF,
-    Graph,
-    ModelProto,
-    check,
-    copy_of,
-)
-from onnxfde.inputs import (
-    Range,
-    input_specs,
-)
+from onnxfde.graph import ROUNDOFF, Graph, ModelProto, check, copy_of
+from onnxfde.inputs import Range, input_specs
 from onnxfde.inspection import why_nothing
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -41,14 +32,7 @@ from onnxfde.probe import Probe
 from onnxfde.provenance import is_own_work, stamp
 from onnxfde.report import Change, Report
 from onnxfde.size import count_parameters, stored_bytes
-from onnxfde.source import (
-    Data,
-    Model,
-    Source,
-    open_data,
-    open_model,
-    verification_samples,
-)
+from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.verification import Verification, compare, require_equal
 
 

@@ -109,12 +109,9 @@ def truncated(model: ModelProto, value: str) -> ModelProto:
     needed, pending = set(), [value]
     while pending:
         name = pending.pop()
-        node = graph.producers.get(name)
-        if name in needed or node is None:
-            needed.add(name)
-            continue
+        if name not in needed and name in graph.producers:
+            pending.extend(names_used(graph.producers[name]))
         needed.add(name)
-        pending.extend(names_used(node))
     part = ModelProto(
         ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
     )

@@ -293,3 +293,14 @@ def test_the_data_file_takes_its_place_before_the_model(
     monkeypatch.setattr(os, "replace", record)
     result.save(tmp_path / "out.onnx")
     assert order == ["out.onnx.data", "out.onnx"]
+
+
+def test_a_data_file_beside_something_that_is_no_model_is_not_overwritten(
+    external: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.onnx"
+    out.write_bytes(b"no model")
+    (tmp_path / "out.onnx.data").write_bytes(b"somebody else's")
+    with pytest.raises(OutputError, match="does not belong to"):
+        onnxfde.optimize(external, eps=0).save(out)
+    assert out.read_bytes() == b"no model"
