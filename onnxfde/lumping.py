@@ -70,13 +70,39 @@ def grouped(labels: npt.NDArray[np.intp]) -> Blocks:
 def within_diameter(
     layer: Layer, block: tuple[int, ...], eps: float, relation: Relation, norm: Norm, erode: bool
 ) -> Blocks:
-    """The parts of a component in which every pair is within ε; two neighbours are."""
-    if len(block) <= 2:
-        return (block,)
+    """The parts of a component of a layer in which every pair is within ε."""
     members = list(block)
     part = Layer(layer.incoming[members], layer.outgoing[:, members], layer.offset)
-    found = Dendrogram.of(part, relation, norm, "diameter", erode=erode).cut(eps)
+    found = diameter_parts(decided(part, relation, norm, erode), len(block), eps)
     return tuple(tuple(members[i] for i in piece) for piece in found)
+
+
+def split(distances: FloatArray, size: int, eps: float, linkage: Linkage) -> Blocks:
+    """The parts of a block of `size` members at threshold ε, from condensed distances."""
+    components = Dendrogram.from_distances(distances, size, "closure").cut(eps)
+    if linkage == "closure":
+        return components
+    from scipy.spatial.distance import squareform
+
+    square = squareform(distances)
+    parts: list[tuple[int, ...]] = []
+    for block in components:
+        inner = squareform(square[np.ix_(block, block)])
+        parts.extend(
+            tuple(block[i] for i in piece) for piece in diameter_parts(inner, len(block), eps)
+        )
+    return tuple(sorted(parts))
+
+
+def diameter_parts(distances: FloatArray, size: int, eps: float) -> Blocks:
+    """Complete linkage cut at ε; distances that differ by rounding only count as tied."""
+    if size <= 2:
+        return (tuple(range(size)),)
+    mantissa, exponent = np.frexp(distances)
+    coarse = np.ldexp(np.round(np.ldexp(mantissa, 33)), exponent - 33)
+    beyond = np.nextafter(eps, np.inf)
+    coarse = np.where(distances <= eps, np.minimum(coarse, eps), np.maximum(coarse, beyond))
+    return Dendrogram.from_distances(coarse, size, "diameter").cut(eps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from onnxfde.distance import TIE
 from onnxfde.errors import AlgebraError
-from onnxfde.lumping import Dendrogram
+from onnxfde.lumping import split
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 from onnxfde.polynomial import FloatArray
 from onnxfde.system import IntArray, Partition, PolynomialSystem, membership
@@ -96,7 +96,7 @@ def refined_once(
         else:
             gaps, largest = backward_gaps(system, member, indices, norm)
         decided = np.maximum(gaps - TIE * np.maximum(1.0, largest), 0.0)
-        found = Dendrogram.from_distances(decided, len(block), linkage).cut(eps)
+        found = split(decided, len(block), eps, linkage)
         parts.extend(tuple(block[i] for i in part) for part in found)
     return Partition.of(parts, system.variables)
 

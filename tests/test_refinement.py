@@ -180,6 +180,20 @@ def test_the_fast_path_for_layers_agrees_with_the_general_engine(
     assert named == slow
 
 
+def test_tied_diameters_are_cut_alike_by_both_engines() -> None:
+    outgoing = np.array(
+        [
+            [0.5, -0.5, 0.5, 0.0, -0.5, 0.0, -1.0],
+            [-1.0, 0.5, 0.5, 0.0, 0.0, 1.0, 1.0],
+            [0.5, 0.5, 0.5, 0.0, -0.5, 0.5, 0.0],
+        ]
+    )
+    layer = Layer(np.ones((7, 2)), outgoing, np.zeros(3))
+    slow = refine(encode(layer), layer_partition(layer), 0.5, linkage="diameter").blocks
+    fast = partition(layer, 0.5, linkage="diameter")
+    assert {b for b in slow if b[0][0] == "h"} == {tuple(f"h{i + 1}" for i in b) for b in fast}
+
+
 @pytest.mark.parametrize(
     ("drift", "message"),
     [
