@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import onnxfde
 from benchmarks import table
-from benchmarks.nets import SHARED, mnist_rows
+from benchmarks.tasks import mnist_rows, shared_file
 
 STEPS = (0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3)
 TRAIN_IMAGES = 4000
@@ -26,7 +26,7 @@ def images(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def main() -> None:
     """One row a step."""
     rows = mnist_rows()
-    path = SHARED / "models" / "cryptonets_square.onnx"
+    path = shared_file("models/cryptonets_square.onnx")
     calibration = {"input": images(rows.x_train[:TRAIN_IMAGES])}
     test = {"input": images(rows.x_test), "y": rows.y_test}
     lines = []
