@@ -50,9 +50,9 @@ class Edit:
         return self.graph.model.graph
 
     def bypass(self, node: NodeProto) -> None:
-        """Take an elementwise node with a constant out of the chain."""
+        """Take a node that reads one value and constants out of the chain."""
         at = 0 if not self.graph.is_constant(node.input[0]) else 1
-        self.orphans.append(node.input[1 - at])
+        self.orphans.extend(name for i, name in enumerate(node.input) if name and i != at)
         self.rewire(node.output[0], node.input[at])
         self.forget(node.output[0])
         self.proto.node.remove(node)

@@ -53,6 +53,18 @@ class LayerChange:
         return self.neurons_after != self.neurons_before
 
 
+@dataclass(frozen=True)
+class Fold:
+    """Two affine maps that became one, and the parameters that the model stores for them."""
+
+    first: str
+    second: str
+    parameters_before: int
+    parameters_after: int
+    """Of the one map, and of the old weights that something else reads still."""
+    dtype: str
+
+
 @dataclass
 class Work:
     """How a pass tells what it is doing: where the time goes, and how far it is."""
@@ -79,8 +91,9 @@ class PassResult:
     model: ModelProto
     layers: tuple[LayerChange, ...]
     refused: tuple[Refusal, ...]
+    folded: tuple[Fold, ...] = ()
 
     @property
     def changed(self) -> bool:
-        """Whether any layer was rewritten."""
-        return any(layer.changed for layer in self.layers)
+        """Whether any layer was rewritten or any map folded."""
+        return bool(self.folded) or any(layer.changed for layer in self.layers)
