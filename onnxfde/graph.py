@@ -245,6 +245,10 @@ class Graph:
         shape = self._shapes.get(name)
         return None if shape is None else len(shape)
 
+    def shape(self, name: str) -> Dims | None:
+        """The shape of a value, when that is known."""
+        return self._shapes.get(name)
+
     def is_constant(self, name: str) -> bool:
         """Whether a value is the same in every run."""
         if name in self.initializers:
@@ -342,3 +346,19 @@ def reference_runner(
             raise unavailable(error) from None
 
     return run
+
+
+def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> list[Array]:
+    """What onnx's reference implementation of one node makes of arrays; None for no input."""
+    from onnx.reference import ReferenceEvaluator
+
+    single = NodeProto()
+    single.CopyFrom(node)
+    single.input[:] = ["" if a is None else f"input{i}" for i, a in enumerate(inputs)]
+    feeds = {f"input{i}": a for i, a in enumerate(inputs) if a is not None}
+    try:
+        evaluator = ReferenceEvaluator(single, opsets={"": opset})
+        return [np.asarray(a) for a in evaluator.run(None, feeds)]
+    except REFERENCE_ERRORS as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise RuntimeUnavailable(f"onnx.reference: {first[0]}") from None

@@ -19,7 +19,7 @@ FILES = {
 }
 MATHEMATICS = {
     "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotients", "budget",
-    "system", "refinement",
+    "system", "refinement", "intervals", "curves", "maps", "bounds", "chains",
 }  # fmt: skip
 
 

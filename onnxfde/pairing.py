@@ -1,0 +1,269 @@
+"""Two graphs side by side: each value of the original with the value of the result it became.
+
+    (a, b) ← chain of both from (base, base′) | the same operator on (a_i, b_i) | each by itself
+
+Pairs are asked for from the outputs back, so a value that only one side has is met only inside a
+chain. What cannot be bounded raises `Uncertified`, which names the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onnxfde.affine import label, op
+from onnxfde.chains import chain_change
+from onnxfde.graph import Graph, NodeProto
+from onnxfde.inputs import InputSpec, input_specs
+from onnxfde.intervals import Interval, Pair
+from onnxfde.maps import Map
+from onnxfde.operators import Site, Uncertified, Value, apply, as_value
+from onnxfde.paths import Path, read_path, through
+from onnxfde.polynomial import FloatArray
+
+Limits = tuple[FloatArray | float, FloatArray | float]
+Box = Mapping[str, Limits]
+Key = tuple[str, str]
+OLDEST_OPSET = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which pairs a pair is made of, and how."""
+
+    needs: tuple[Key | None, ...]
+    make: Callable[[tuple[Value | None, ...]], Value]
+    node: NodeProto | None = None
+
+
+@dataclass(eq=False)
+class Pairing:
+    """Pairs of two graphs over a box of inputs, each computed once."""
+
+    original: Graph
+    result: Graph
+    box: Box
+    done: dict[Key, Value] = field(default_factory=dict)
+    single: dict[int, Pairing] = field(default_factory=dict)
+    """Each graph paired with itself."""
+
+    def output(self, name: str) -> Pair:
+        """The pair of a floating-point output."""
+        for graph in (self.original, self.result):
+            if graph.opset < OLDEST_OPSET:
+                raise Uncertified(f"opset {graph.opset} broadcasts by other rules")
+        found = self.resolve((name, name))
+        if not isinstance(found, Pair):
+            raise Uncertified(f"output '{name}' is not floating-point")
+        return found
+
+    def resolve(self, goal: Key) -> Value:
+        """A pair, after all the pairs it is made of."""
+        goal = self.key(*goal)
+        stack, plans = [goal], dict[Key, Plan]()
+        while stack:
+            top = stack[-1]
+            if top in self.done:
+                stack.pop()
+                continue
+            plan = plans[top] = plans.get(top) or self.plan(top)
+            missing = [key for key in plan.needs if key and key not in self.done]
+            stack.extend(missing)
+            if not missing:
+                self.done[top] = self.made(top, plans.pop(top))
+        return self.done[goal]
+
+    def key(self, a: str, b: str) -> Key:
+        """Two values, without the nodes before them that do nothing."""
+        return through(self.original, a), through(self.result, b)
+
+    def plan(self, key: Key) -> Plan:
+        """How a pair can be had."""
+        a, b = key
+        known = self.original.constant(a), self.result.constant(b)
+        if known[0] is not None and known[1] is not None:
+            old, new = (as_value(c.values) for c in known if c is not None)
+            return Plan((), lambda _: constants(old, new))
+        specs = [[s for s in input_specs(g) if s.name == n] for g, n in self.sides(key)]
+        if a == b and all(specs):
+            return Plan((), lambda _: Pair.same(self.input_box(specs[0][0])))
+        paths = self.paths(key)
+        if paths is not None:
+            return Plan((self.key(paths[0].base, paths[1].base),), lambda x: along(*paths, x[0]))
+        nodes = [graph.producers.get(name) for graph, name in self.sides(key)]
+        if nodes[0] is None or nodes[1] is None or not alike(nodes[0], nodes[1], key):
+            return Plan((), lambda _: self.apart(key), nodes[0])
+        inputs = zip(nodes[0].input, nodes[1].input, strict=True)
+        needs = tuple(self.key(*names) if all(names) else None for names in inputs)
+        return Plan(needs, lambda read: self.by_rule(key, read), nodes[0])
+
+    def sides(self, key: Key) -> tuple[tuple[Graph, str], tuple[Graph, str]]:
+        """Each graph with its value."""
+        return (self.original, key[0]), (self.result, key[1])
+
+    def made(self, key: Key, plan: Plan) -> Value:
+        """A pair from the pairs it is made of; where that fails, from each side by itself."""
+        try:
+            return finite(plan.make(tuple(self.done[k] if k else None for k in plan.needs)))
+        except Uncertified as reason:
+            if self.original is not self.result and plan.node is not None and plan.needs:
+                return finite(self.apart(key))
+            if plan.node is None or reason.where:
+                raise
+            where = f"node {label(plan.node)} ({op(plan.node)})"
+            raise Uncertified(str(reason), where) from None
+
+    def by_rule(self, key: Key, read: tuple[Value | None, ...]) -> Value:
+        """The rule of the operator that makes both values."""
+        node = self.original.producers[key[0]]
+        position = list(node.output).index(key[0])
+        return apply(Site(node, read, self.original.opset, position), op(node))
+
+    def apart(self, key: Key) -> Pair:
+        """Each value by itself, and their difference."""
+        if self.original is self.result:
+            raise Uncertified(f"'{key[0]}' is neither a constant nor computed")
+        values = []
+        for graph, name in self.sides(key):
+            own = self.single.setdefault(id(graph), Pairing(graph, graph, self.box))
+            found = own.resolve((name, name))
+            if not isinstance(found, Pair):
+                raise Uncertified(f"'{name}' differs and is not floating-point")
+            values.append(found)
+        old, new = values
+        if old.shape != new.shape:
+            raise Uncertified(f"'{key[0]}' has another shape in the result")
+        return Pair(old.value, new.value - old.value, old.size)
+
+    def input_box(self, spec: InputSpec) -> Interval:
+        """The box of an input, for one sample."""
+        if np.dtype(spec.dtype).kind in "iub":
+            raise Uncertified(f"input '{spec.name}' is {spec.dtype.name}")
+        shape = [d if isinstance(d, int) else 1 for d in spec.dims]
+        if any(not isinstance(d, int) for d in spec.dims[1:]):
+            raise Uncertified(f"input '{spec.name}' has axes of unknown length")
+        low, high = self.box[spec.name]
+        ends = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high))
+        return Interval(*(np.ascontiguousarray(end) for end in ends))
+
+    def paths(self, key: Key) -> tuple[Path, Path] | None:
+        """Both values as chains of the same length, from the last value that both chains have."""
+        paths = [read_path(graph, name) for graph, name in self.sides(key)]
+        if paths[0] is None or paths[1] is None or not comparable(paths[0], paths[1]):
+            return None
+        joint = last_joint(paths[0], paths[1])
+        if joint is None:
+            return paths[0], paths[1]
+        old, new = (read_path(graph, name, joint) for graph, name in self.sides(key))
+        assert old is not None
+        assert new is not None
+        return old, new
+
+
+def alike(old: NodeProto, new: NodeProto, key: Key) -> bool:
+    """Whether two nodes do the same with what they read."""
+    options = [sorted(a.SerializeToString() for a in node.attribute) for node in (old, new)]
+    places = [list(node.output).index(name) for node, name in zip((old, new), key, strict=True)]
+    given = [[bool(name) for name in node.input] for node in (old, new)]
+    return (op(old), options[0], places[0], given[0]) == (op(new), options[1], places[1], given[1])
+
+
+def comparable(old: Path, new: Path) -> bool:
+    """Whether two chains have as many squares, and read and make values of the same kind."""
+    return (len(old.maps), old.layout, old.flattened, *ends(old)) == (
+        len(new.maps),
+        new.layout,
+        new.flattened,
+        *ends(new),
+    )
+
+
+def ends(path: Path) -> tuple[int, int]:
+    """How many features a chain reads and makes."""
+    return path.maps[0].weight.shape[1], len(path.maps[-1].weight)
+
+
+def last_joint(old: Path, new: Path) -> str | None:
+    """The last value between two affine maps that both chains have."""
+    common = [name for _, name, _ in old.joints if joint_of(old, name) == joint_of(new, name)]
+    return common[-1] if common else None
+
+
+def joint_of(path: Path, name: str) -> tuple[int, int] | None:
+    """Where a chain has a value between two affine maps, and how many features that has."""
+    found = ((place, width) for place, other, width in path.joints if other == name)
+    return next(found, None)
+
+
+def constants(old: Value, new: Value) -> Value:
+    """Two constants."""
+    if isinstance(old, Pair) and isinstance(new, Pair):
+        same = old.shape == new.shape and np.array_equal(old.value.low, new.value.low)
+        if old.shape != new.shape:
+            raise Uncertified("a constant has another shape in the result")
+        return old if same else Pair(old.value, new.value - old.value, old.size)
+    if isinstance(old, Pair) or isinstance(new, Pair) or not np.array_equal(old, new):
+        raise Uncertified("a constant differs that is not floating-point")
+    return old
+
+
+def finite(value: Value) -> Value:
+    """The value, if its bounds are numbers."""
+    arrays = [] if not isinstance(value, Pair) else [*ends_of(value.value), *ends_of(value.change)]
+    if not all(np.isfinite(a).all() for a in arrays):
+        raise Uncertified("its bounds overflow")
+    return value
+
+
+def ends_of(interval: Interval) -> tuple[FloatArray, FloatArray]:
+    """Both ends."""
+    return interval.low, interval.high
+
+
+def along(old: Path, new: Path, base: Value | None) -> Pair:
+    """Two chains from one pair."""
+    if not isinstance(base, Pair):
+        raise Uncertified(f"'{old.base}' is not floating-point")
+    rows = Rows.of(base, old)
+    same = tuple(a == b for a, b in zip(old.keys, new.keys, strict=True))
+    x = base.mapped(rows.folded)
+    value, change = chain_change(old.maps, new.maps, same, x.value, x.change)
+    return Pair(value, change, size_along(old.maps, x.size)).mapped(rows.unfolded)
+
+
+def size_along(maps: tuple[Map, ...], size: FloatArray) -> FloatArray:
+    """A behind a chain."""
+    for i, f in enumerate(maps):
+        size = f.magnitude(size if i == 0 else size**2)
+    return size
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How the values of a chain become rows of features, and rows become values again."""
+
+    lead: tuple[int, ...]
+    width: int
+    columns: bool
+    flattened: bool
+
+    @classmethod
+    def of(cls, base: Pair, path: Path) -> Rows:
+        """For what a chain reads."""
+        columns = path.layout == "columns" and len(base.shape) > 1
+        shape = (*base.shape[:-2], base.shape[-1]) if columns else base.shape[:-1]
+        return cls(shape, path.maps[0].weight.shape[1], columns, path.flattened)
+
+    def folded(self, a: FloatArray) -> FloatArray:
+        """A value as rows."""
+        a = np.moveaxis(a, -2, -1) if self.columns else a
+        return np.broadcast_to(a, (*a.shape[:-1], self.width)).reshape(-1, self.width)
+
+    def unfolded(self, a: FloatArray) -> FloatArray:
+        """Rows as a value."""
+        if self.flattened:
+            return a
+        a = a.reshape(*self.lead, a.shape[-1])
+        return np.moveaxis(a, -1, -2) if self.columns else a
