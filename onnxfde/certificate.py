@@ -53,7 +53,8 @@ def certify(original: Graph, result: Graph, box: Box) -> Certificate:
     pairing, text = Pairing(original, result, box), described(box)
     outputs = [v for v in original.model.graph.output if v.type.tensor_type.elem_type in FLOATS]
     try:
-        found = [(value, pairing.output(value.name)) for value in outputs]
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = [(value, pairing.output(value.name)) for value in outputs]
     except Uncertified as reason:
         return Certificate(text, unavailable=f"not certified: {reason}")
     bounds = tuple(OutputBound(v.name, largest(p.change.size)) for v, p in found)

@@ -49,6 +49,8 @@ def chain_change(
     for j in range(1, len(before) - 1):
         box, last = after[j - 1](box).squared(), link
         old = (last, before[j + 1])
+        if not np.isfinite(box.high).all():
+            return everything(value.shape[0], before[-1]), everything(value.shape[0], before[-1])
         link = links.after_layer(j, old, box)
         hidden, delta = value, change
         value, change = behind_squares(before[j + 1], hidden, delta)
@@ -58,6 +60,12 @@ def chain_change(
             if last.weight.size <= MOST_ROUTED:
                 change = change.meet(routed(old, (after[j], link), box, hidden, delta))
     return value, change
+
+
+def everything(count: int, last: Map) -> Interval:
+    """What is known of rows where the numbers overflow."""
+    most = np.full((count, len(last.weight)), np.inf)
+    return Interval(-most, most)
 
 
 def pair(maps: Maps, j: int) -> Squares:

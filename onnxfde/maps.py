@@ -34,6 +34,11 @@ class Map:
         """|W|, |b| before any cancellation."""
         return self.composed or (np.abs(self.weight), np.abs(self.bias))
 
+    @property
+    def finite(self) -> bool:
+        """Whether every weight is a number."""
+        return all(np.isfinite(a).all() for a in (self.weight, self.bias, *self.size))
+
     def then(self, after: Map) -> Map:
         """This map followed by another one."""
         (w, b), (v, c) = self.size, after.size

@@ -84,20 +84,21 @@ class Pairing:
         a, b = key
         known = self.original.constant(a), self.result.constant(b)
         if known[0] is not None and known[1] is not None:
-            old, new = (as_value(c.values) for c in known if c is not None)
-            return Plan((), lambda _: constants(old, new))
+            both = [as_value(c.values) for c in known if c is not None]
+            return Plan((), lambda _: constants(*both))
         specs = [[s for s in input_specs(g) if s.name == n] for g, n in self.sides(key)]
         if a == b and all(specs):
             return Plan((), lambda _: Pair.same(self.input_box(specs[0][0])))
+        old, new = (graph.producers.get(name) for graph, name in self.sides(key))
         paths = self.paths(key)
         if paths is not None:
-            return Plan((self.key(paths[0].base, paths[1].base),), lambda x: along(*paths, x[0]))
-        nodes = [graph.producers.get(name) for graph, name in self.sides(key)]
-        if nodes[0] is None or nodes[1] is None or not alike(nodes[0], nodes[1], key):
-            return Plan((), lambda _: self.apart(key), nodes[0])
-        inputs = zip(nodes[0].input, nodes[1].input, strict=True)
+            base = self.key(paths[0].base, paths[1].base)
+            return Plan((base,), lambda x: along(*paths, x[0]), old)
+        if old is None or new is None or not alike(old, new, key):
+            return Plan((), lambda _: self.apart(key), old)
+        inputs = zip(old.input, new.input, strict=True)
         needs = tuple(self.key(*names) if all(names) else None for names in inputs)
-        return Plan(needs, lambda read: self.by_rule(key, read), nodes[0])
+        return Plan(needs, lambda read: self.by_rule(key, read), old)
 
     def sides(self, key: Key) -> tuple[tuple[Graph, str], tuple[Graph, str]]:
         """Each graph with its value."""

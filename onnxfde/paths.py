@@ -47,6 +47,8 @@ class Path:
     current: Map | None = None
     pending: list[NodeProto] = field(default_factory=list)
     made_of: Key = ()
+    computed: list[str] = field(default_factory=list)
+    """What was computed since and by the last Gemm or MatMul."""
 
 
 def read_path(graph: Graph, value: str, stop: str = "") -> Path | None:
@@ -116,11 +118,14 @@ def join(graph: Graph, path: Path, node: NodeProto) -> None:
         restart(path, source)
         new = plain
     if path.current is not None:
-        path.joints.append((len(path.maps), source, plain.weight.shape[1]))
+        width = plain.weight.shape[1]
+        path.joints += [(len(path.maps), name, width) for name in path.computed]
     factors = [signature(graph, factor) for factor in path.pending]
     path.made_of = (*path.made_of, *factors, signature(graph, node))
     path.current = new if path.current is None else path.current.then(new)
-    path.pending = []
+    if not path.current.finite:
+        raise NoMatch("a weight is NaN or infinite")
+    path.pending, path.computed = [], [node.output[0]]
 
 
 def with_factors(graph: Graph, after: Map, pending: list[NodeProto], layout: Layout) -> Map:
@@ -147,6 +152,7 @@ def scale(graph: Graph, path: Path, node: NodeProto) -> None:
     factors = constants_of(graph, node, len(path.current.weight), path.layout)
     path.current = path.current.scaled(*factors)
     path.made_of = (*path.made_of, signature(graph, node))
+    path.computed.append(node.output[0])
 
 
 def constants_of(

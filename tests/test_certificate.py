@@ -1,0 +1,429 @@
+"""The certificate of a whole model is never exceeded, and says so where there is none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onnxfde
+from onnxfde.certificate import Certificate, certify, cheap, cost
+from onnxfde.graph import Graph, ModelProto, reference_runner
+from onnxfde.pairing import Box
+from onnxfde.passes.fold_affine import FoldAffine
+from tests.models import build, mlp, outputs_of, twins
+
+Array = npt.NDArray[Any]
+CONV_NET = Path("/work/shared/models/cryptonets_square.onnx")
+ROUNDING = 1e-11
+"""What float64 evaluation may add, relative to the largest output."""
+
+
+def in_float64(model: ModelProto) -> ModelProto:
+    """The same weights, computed with in double precision."""
+    wide = ModelProto()
+    wide.CopyFrom(model)
+    for value in (*wide.graph.input, *wide.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    del wide.graph.value_info[:]
+    for tensor in wide.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            values = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
+    for node in wide.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "to":
+                attribute.i = onnx.TensorProto.DOUBLE
+    return wide
+
+
+def largest_change(old: ModelProto, new: ModelProto, inputs: list[Array]) -> tuple[float, float]:
+    """The largest change that float64 sees, and the largest output."""
+    run = [reference_runner(in_float64(model), None) for model in (old, new)]
+    name = old.graph.input[0].name
+    most, size = 0.0, 0.0
+    for x in inputs:
+        before, after = (r({name: x})[0] for r in run)
+        most = max(most, float(np.abs(after - before).max()))
+        size = max(size, float(np.abs(before).max()))
+    return most, size
+
+
+def samples(shape: tuple[int, ...], count: int, seed: int = 0) -> list[Array]:
+    """Inputs in [−1, 1]: anywhere, and corners."""
+    rng = np.random.default_rng(seed)
+    inside = [rng.uniform(-1, 1, size=shape) for _ in range(count)]
+    return [*inside, *(np.sign(x) for x in inside)]
+
+
+def bound(old: ModelProto, new: ModelProto) -> float:
+    """The certified change over [−1, 1]."""
+    found = certificate(old, new)
+    assert found.unavailable is None
+    return max(output.bound for output in found.outputs)
+
+
+def certificate(old: ModelProto, new: ModelProto) -> Certificate:
+    return certify(Graph(old), Graph(new), {v.name: (-1.0, 1.0) for v in old.graph.input})
+
+
+def perturbed(model: ModelProto, names: tuple[str, ...] = ("W",)) -> ModelProto:
+    """The same model with other weights."""
+    changed = ModelProto()
+    changed.CopyFrom(model)
+    for tensor in changed.graph.initializer:
+        if tensor.name in names:
+            values = onnx.numpy_helper.to_array(tensor)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values * np.float32(1.01), tensor.name))
+    return changed
+
+
+def built(body: str, constants: dict[str, Array], **interface: str) -> ModelProto:
+    options: dict[str, Any] = {**interface, **constants}
+    return build(body, **options)
+
+
+def floats(*values: float) -> Array:
+    return np.asarray(values, dtype=np.float32)
+
+
+def integers(*values: int) -> Array:
+    return np.asarray(values, dtype=np.int64)
+
+
+def weights(seed: int = 0, **shapes: tuple[int, ...]) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=s).astype(np.float32) for name, s in shapes.items()}
+
+
+TWO_LAYERS = (
+    "[a] h = Gemm <transB = 1> (x, A, a) s = Mul(h, h) [b] k = Gemm <transB = 1> (s, B, b) "
+    "q = Mul(k, k) [c] y = Gemm <transB = 1> (q, C, c)"
+)
+
+
+def two_layers(seed: int) -> ModelProto:
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(3, 9)), int(rng.integers(3, 9))
+    found = weights(seed, A=(n, 3), a=(n,), B=(k, n), b=(k,), C=(2, k), c=(2,))
+    return built(TWO_LAYERS, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.4, 0.7, 0.9]))
+def test_no_input_exceeds_the_certificate_of_a_merged_layer(seed: int, keep: float) -> None:
+    model = mlp(*twins(4, 2, 3, 2, seed))
+    merged = onnxfde.optimize(model, keep=keep, verify=False).model
+    x = np.concatenate(samples((100, 3), 1, seed))
+    most, size = largest_change(model, merged, [x])
+    assert most <= bound(model, merged) + ROUNDING * size
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.5, 0.8]), st.sampled_from(["*", "a", "b"]))
+def test_no_input_exceeds_the_certificate_of_two_merged_layers(
+    seed: int, keep: float, which: str
+) -> None:
+    model = two_layers(seed)
+    merged = onnxfde.optimize(model, keep=keep, layers=(which,), verify=False).model
+    x = np.concatenate(samples((100, 3), 1, seed))
+    most, size = largest_change(model, merged, [x])
+    assert most <= bound(model, merged) + ROUNDING * size
+
+
+def test_a_model_against_itself_does_not_change_at_all() -> None:
+    model = two_layers(0)
+    assert bound(model, model) == 0.0
+
+
+def test_an_exact_merge_of_two_layers_is_certified_to_rounding() -> None:
+    """Neurons twice, scaled by powers of two, in both layers."""
+    found = weights(1, A=(6, 3), a=(6,), B=(5, 6), b=(5,), C=(2, 5), c=(2,))
+    scale = floats(1, 2, 0.5, 4, 1, 2)
+    double = dict(found)
+    double["A"] = np.vstack([found["A"], found["A"] * scale[:, None]])
+    double["a"] = np.concatenate([found["a"], found["a"] * scale])
+    columns = np.hstack([found["B"] / 2, found["B"] / (2 * scale**2)])
+    double["B"] = np.vstack([columns, 2 * columns])
+    double["b"] = np.concatenate([found["b"], 2 * found["b"]])
+    double["C"] = np.hstack([found["C"] / 2, found["C"] / 8])
+    small, large = built(TWO_LAYERS, found), built(TWO_LAYERS, double)
+    run = reference_runner(in_float64(small), None)
+    spread = np.ptp(run({"x": np.concatenate(samples((500, 3), 1))})[0], axis=0).min()
+    assert bound(large, small) <= 1e-11 * spread
+
+
+def test_a_merge_behind_which_a_bias_appears_is_followed() -> None:
+    """The rewritten MatMul has an Add of its own, and what reads it another name to read."""
+    found = weights(2, A=(3, 8), B=(8, 4), C=(4, 2))
+    body = "h = MatMul(x, A) s = Mul(h, h) k = MatMul(s, B) r = Relu(k) y = MatMul(r, C)"
+    model = built(body, found)
+    merged = onnxfde.optimize(model, neurons=4, verify=False).model
+    assert any(node.op_type == "Add" for node in merged.graph.node)
+    x = np.concatenate(samples((300, 3), 1))
+    most, _ = largest_change(model, merged, [x])
+    assert most <= bound(model, merged) <= 20 * most
+
+
+def test_a_narrow_value_between_two_layers_is_where_they_are_compared() -> None:
+    body = (
+        "h = MatMul(x, A) s = Mul(h, h) z = MatMul(s, B) "
+        "k = MatMul(z, C) q = Mul(k, k) y = MatMul(q, D)"
+    )
+    model = built(body, weights(3, A=(3, 10), B=(10, 2), C=(2, 9), D=(9, 2)))
+    merged = onnxfde.optimize(model, neurons=7, verify=False).model
+    x = np.concatenate(samples((500, 3), 1))
+    most, size = largest_change(model, merged, [x])
+    assert most <= bound(model, merged) + ROUNDING * size
+    assert bound(model, merged) <= 10 * most + 1e-5 * size
+
+
+FOLDS = {
+    "alone": "[f] h = Gemm(x, A, a) [g] y = Gemm(h, B, b)",
+    "dropout": "[f] h = Gemm(x, A, a) d = Dropout(h) [g] y = Gemm(d, B, b)",
+    "before a layer": "h = Gemm(x, A, a) k = Gemm(h, B, b) s = Mul(k, k) y = MatMul(s, E)",
+    "behind a layer": "k = MatMul(x, D) s = Mul(k, k) h = Gemm(s, A, a) y = Gemm(h, B, b)",
+    "constants": "h = MatMul(x, A) t = Mul(h, a) u = Add(t, a) y = MatMul(u, B)",
+}
+
+
+@pytest.mark.parametrize("body", FOLDS.values(), ids=FOLDS.keys())
+def test_folded_affine_maps_are_certified_to_the_rounding_of_their_weights(body: str) -> None:
+    found = weights(4, A=(3, 20), a=(20,), B=(20, 2), b=(2,), D=(3, 3), E=(2, 2))
+    model = built(body, {k: v for k, v in found.items() if f" {k}" in body})
+    folded = FoldAffine().apply(Graph(model)).model
+    assert len(folded.graph.node) < len(model.graph.node)
+    most, size = largest_change(model, folded, [np.concatenate(samples((300, 3), 1))])
+    assert most <= bound(model, folded) <= 1e-5 * size
+
+
+OPERATORS = {
+    "Gemm": "y = Gemm <alpha = 0.5, beta = 2.0> (h, M, c)",
+    "MatMul": "y = MatMul(h, M)",
+    "MatMul from the left": "y = MatMul(L, h)",
+    "Mul of values": "t = Sigmoid(h) y = Mul(h, t)",
+    "square": "y = Mul(h, h)",
+    "Pow": "y = Pow(h, two)",
+    "Add": "t = Relu(h) y = Add(h, t)",
+    "Add constant": "y = Add(h, c)",
+    "Sub": "t = Relu(h) y = Sub(t, h)",
+    "Mul constant": "y = Mul(c, h)",
+    "Div": "y = Div(h, c)",
+    "Neg": "y = Neg(h)",
+    "Sum": "t = Abs(h) y = Sum(h, t, c)",
+    "Concat": "t = Relu(h) y = Concat <axis = 1> (h, t)",
+    "Identity": "t = Identity(h) y = Relu(t)",
+    "Dropout": "t = Dropout(h) y = Relu(t)",
+    "Cast": "t = Cast <to = 11> (h) u = Relu(t) y = Cast <to = 1> (u)",
+    "Flatten": "t = Reshape(h, shape) y = Flatten(t)",
+    "Reshape by Shape": "t = Shape(h) u = Reshape(h, shape) y = Reshape(u, t)",
+    "Squeeze": "t = Unsqueeze(h, axes) y = Squeeze(t, axes)",
+    "Transpose": "y = Transpose(h)",
+    "Slice": "y = Slice(h, axes, five, axes)",
+    "Split": "t, u = Split <axis = 1> (h, parts) v = Relu(u) y = Concat <axis = 1> (v, t)",
+    "Gather": "y = Gather <axis = 1> (h, axes)",
+    "Pad": "y = Pad(h, pads)",
+    "Conv": "t = Reshape(h, image) y = Conv <pads = [1, 1, 1, 1]> (t, K, k)",
+    "Conv without bias": "t = Reshape(h, image) y = Conv <strides = [2, 1]> (t, K)",
+    "AveragePool": "t = Reshape(h, image) y = AveragePool <kernel_shape = [2, 2]> (t)",
+    "GlobalAveragePool": "t = Reshape(h, image) y = GlobalAveragePool(t)",
+    "MaxPool": "t = Reshape(h, image) y = MaxPool <kernel_shape = [2, 1], pads = [1, 0, 0, 0]> (t)",
+    "GlobalMaxPool": "t = Reshape(h, image) y = GlobalMaxPool(t)",
+    "BatchNormalization": "t = Reshape(h, image) y = BatchNormalization(t, k, k, k, var)",
+    "ReduceMean": "y = ReduceMean <axes = [1], keepdims = 0> (h)",
+    "ReduceSum": "y = ReduceSum(h, axes)",
+    "Relu": "y = Relu(h)",
+    "LeakyRelu": "y = LeakyRelu <alpha = 0.3> (h)",
+    "Sigmoid": "y = Sigmoid(h)",
+    "Tanh": "y = Tanh(h)",
+    "Elu": "y = Elu <alpha = 1.5> (h)",
+    "HardSigmoid": "y = HardSigmoid(h)",
+    "Clip": "y = Clip(h, minus, one)",
+    "Abs": "y = Abs(h)",
+    "Softplus": "y = Softplus(h)",
+    "Erf": "y = Erf(h)",
+    "Softmax": "y = Softmax(h)",
+}
+CONSTANTS: dict[str, Array] = {
+    **weights(5, M=(8, 3), c=(8,), L=(4, 1), K=(3, 2, 2, 2), k=(2,)),
+    "var": floats(0.5, 2.0),
+    "two": np.asarray(2, np.float32),
+    "one": np.asarray(1, np.float32),
+    "minus": np.asarray(-0.5, np.float32),
+    "five": integers(5),
+    "shape": integers(1, 2, 4),
+    "image": integers(1, 2, 2, 2),
+    "axes": integers(1),
+    "parts": integers(3, 5),
+    "pads": integers(0, 1, 0, 2),
+}
+
+
+def with_tail(tail: str) -> ModelProto:
+    """A layer of which W may change, and an operator behind it."""
+    used = {k: v for k, v in CONSTANTS.items() if re.search(rf"\b{k}\b", tail)}
+    if "Gemm" in tail:
+        used["c"] = CONSTANTS["c"][:3]
+    if "K, k)" in tail:
+        used["k"] = floats(1, -2, 0.5)
+    own = weights(6, W=(3, 6), V=(6, 8))
+    return built(
+        f"g = MatMul(x, W) s = Mul(g, g) h = MatMul(s, V) {tail}",
+        {"W": own["W"], "V": own["V"] / 8, **used},
+        inputs="float[1,3] x",
+        outputs="float y",
+    )
+
+
+@pytest.mark.parametrize("tail", OPERATORS.values(), ids=OPERATORS.keys())
+def test_every_supported_operator_is_certified_and_not_exceeded(tail: str) -> None:
+    model = with_tail(tail)
+    other = perturbed(model, ("W",))
+    assert bound(model, model) == 0.0
+    most, size = largest_change(model, other, samples((1, 3), 60))
+    assert 0 < most <= bound(model, other) + ROUNDING * size
+    assert bound(model, other) <= 60 * most
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        ("[n] y = Exp(h)", "node n (Exp)"),
+        ("t = Transpose(h) [n] y = MatMul(h, t)", "node n (MatMul): neither of its inputs"),
+        ("[n] y = Pow(h, one)", "node n (Pow): its exponent is not 2"),
+        ("t = Relu(h) [n] y = Div(t, h)", "node n (Div): its input 2 is not a constant"),
+        ("t = Cast <to = 7> (h) y = Cast <to = 1> (t)", "(Cast): it makes integers"),
+    ],
+)
+def test_what_cannot_be_certified_is_named(tail: str, reason: str) -> None:
+    found = certificate(with_tail(tail), with_tail(tail))
+    assert found.unavailable is not None
+    assert found.unavailable.startswith("not certified: ")
+    assert reason in found.unavailable
+    assert found.outputs == ()
+    assert found.rounding is None
+
+
+def test_the_conv_net_of_the_project_is_certified() -> None:
+    if not CONV_NET.exists():
+        pytest.skip(f"{CONV_NET} is not there")
+    model = onnx.load(CONV_NET)
+    assert bound(model, model) == 0.0
+    assert cheap(Graph(model))
+    merged = onnxfde.optimize(CONV_NET, keep=0.5, verify=False).model
+    most, _ = largest_change(model, merged, samples((1, 1, 32, 32), 30))
+    assert most <= bound(model, merged) < np.inf
+
+
+def test_integer_inputs_and_unknown_shapes_are_named() -> None:
+    model = build("y = Cast <to = 1> (x)", inputs="int64[N,3] x")
+    assert certificate(model, model).unavailable == "not certified: input 'x' is int64"
+    model = build("y = Relu(x)", inputs="float[N,M] x")
+    found = certificate(model, model).unavailable
+    assert found == "not certified: input 'x' has axes of unknown length"
+
+
+def test_old_opsets_and_weights_that_a_caller_may_replace_are_not_certified() -> None:
+    model = build("y = Relu(x)", opset=6)
+    assert certificate(model, model).unavailable == (
+        "not certified: opset 6 broadcasts by other rules"
+    )
+    model = built("y = MatMul(x, W)", weights(0, W=(3, 2)), inputs="float[N,3] x, float[3,2] W")
+    found = certify(Graph(model), Graph(model), {"x": (-1.0, 1.0)})
+    assert found.unavailable == "not certified: 'W' is neither a constant nor computed"
+
+
+def test_a_bound_that_overflows_is_none() -> None:
+    constants = {"W": np.full((3, 2), 1e38, np.float32), "V": np.full((2, 2), 1e300)}
+    model = built("t = MatMul(x, W) [n] y = MatMul(t, V)", constants)
+    found = certificate(model, model).unavailable
+    assert found is not None
+    assert "overflow" in found
+    model = two_layers(0)
+    limits: Box = {"x": (-1e100, 1e100)}
+    found = certify(Graph(model), Graph(perturbed(model, ("A", "B"))), limits).unavailable
+    assert found is not None
+    assert "overflow" in found
+
+
+def test_a_changed_operator_is_compared_by_the_ranges_of_both_sides() -> None:
+    old = built("h = MatMul(x, W) y = Tanh(h)", weights(0, W=(3, 2)))
+    new = built("h = MatMul(x, W) y = Sigmoid(h)", weights(0, W=(3, 2)))
+    most, _ = largest_change(old, new, samples((50, 3), 2))
+    assert most <= bound(old, new) <= 2.0
+
+
+def test_changed_weights_of_a_convolution_are_followed() -> None:
+    body = "h = Conv(x, W, k) r = Relu(h) y = Flatten(r)"
+    model = built(body, weights(0, W=(2, 1, 2, 2), k=(2,)), inputs="float[1,1,3,3] x")
+    other = perturbed(model, ("W", "k"))
+    most, _ = largest_change(model, other, samples((1, 1, 3, 3), 50))
+    assert most <= bound(model, other) <= 4 * most
+
+
+@pytest.mark.parametrize("shape", ["float[N,5,3] x", "float[2,3] x", "float[3] x"])
+def test_leading_axes_of_any_number_are_followed(shape: str) -> None:
+    body = "h = MatMul(x, W) t = Add(h, b) s = Mul(t, t) y = MatMul(s, V)"
+    found = weights(1, W=(3, 6), b=(6,), V=(6, 2))
+    model = built(body, found, inputs=shape, outputs="float y")
+    other = perturbed(model)
+    sizes = {"float[N,5,3] x": (1, 5, 3), "float[2,3] x": (2, 3), "float[3] x": (3,)}
+    most, _ = largest_change(model, other, samples(sizes[shape], 50))
+    assert most <= bound(model, other) <= 4 * most
+
+
+@pytest.mark.parametrize(("shape", "size"), [("float[3,4] x", (3, 4)), ("float[3] x", (3,))])
+def test_features_in_columns_are_followed(shape: str, size: tuple[int, ...]) -> None:
+    body = "h = MatMul(W, x) s = Mul(h, h) y = MatMul(V, s)"
+    model = built(body, weights(1, W=(6, 3), V=(2, 6)), inputs=shape, outputs="float y")
+    other = perturbed(model)
+    most, _ = largest_change(model, other, samples(size, 50))
+    assert most <= bound(model, other) <= 4 * most
+
+
+def test_constants_around_the_maps_belong_to_them() -> None:
+    body = (
+        "p = Mul(x, f) h = MatMul(p, W) t = Sub(a, h) u = Div(t, g) s = Mul(u, u) "
+        "w = Add(s, g) v = MatMul(w, V) y = Mul(v, half)"
+    )
+    found = weights(2, f=(3,), W=(3, 6), a=(6,), g=(6,), V=(6, 2), half=())
+    model = built(body, found)
+    other = perturbed(model, ("W", "f"))
+    most, _ = largest_change(model, other, [np.concatenate(samples((200, 3), 2))])
+    assert most <= bound(model, other) <= 3 * most
+
+
+def test_the_box_may_differ_by_input_and_element() -> None:
+    body = "h = MatMul(x, W) s = Mul(h, h) t = Mul(s, z) y = MatMul(t, V)"
+    inputs = "float[N,3] x, float[N,6] z"
+    model = built(body, weights(3, W=(3, 6), V=(6, 2)), inputs=inputs)
+    graphs = Graph(model), Graph(perturbed(model))
+    narrow: Box = {"x": (np.zeros(3), np.asarray([1.0, 0.5, 0.0])), "z": (-1.0, 1.0)}
+    wide: Box = {"x": (-1.0, 1.0), "z": (-1.0, 1.0)}
+    small, large = (certify(*graphs, box) for box in (narrow, wide))
+    assert small.outputs[0].bound < large.outputs[0].bound
+    assert (small.box, large.box) == ("range of the data", "[-1, 1]")
+
+
+def test_execution_stays_within_the_certificate_and_the_stated_rounding() -> None:
+    model = mlp(*twins(6, 3, 4, 3))
+    merged = onnxfde.optimize(model, 0.0, verify=False).model
+    found = certificate(model, merged)
+    x = np.concatenate(samples((500, 4), 1)).astype(np.float32)
+    before, after = outputs_of(model, x)[0], outputs_of(merged, x)[0]
+    assert found.rounding is not None
+    assert np.abs(after - before).max() <= found.outputs[0].bound + found.rounding
+
+
+def test_a_large_layer_is_not_cheap() -> None:
+    small, large = (Graph(mlp(*twins(n, 2, d, m))) for n, d, m in ((10, 7, 7), (64, 200, 400)))
+    assert cost(small) < cost(large)
+    assert cheap(small)
+    assert not cheap(large)
