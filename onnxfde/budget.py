@@ -64,17 +64,17 @@ class Budget:
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
-        best = self._lossless
+        best = self.lossless
         if eps < self.floor or not self.layer.neurons:
             return best
-        return self._from_tree(eps, len(best.blocks) if best else self.layer.neurons) or best
+        return self._from_tree(eps, best.layer.neurons if best else self.layer.neurons) or best
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
-        lossless = self._lossless
-        if lossless and len(lossless.blocks) <= count:
+        lossless = self.lossless
+        if lossless and lossless.layer.neurons <= count:
             return lossless
-        return self._tree_candidate(count) if count < self.layer.neurons else lossless
+        return self.candidate(count) if count < self.layer.neurons else lossless
 
     @property
     def floor(self) -> float:
@@ -86,17 +86,17 @@ class Budget:
         count = self.layer.neurons - 1
         if count < 1:
             return 0.0
-        return self._tree_candidate(count).error
+        return self.candidate(count).error
 
     @cached_property
-    def _lossless(self) -> Reduced | None:
+    def lossless(self) -> Reduced | None:
         """The fewest neurons that are equal up to rounding; searching on finds no fewer."""
         if not self.layer.neurons:
             return constant_layer(self.original, self.dtype)
         found = self._equal()
         while found is not None:
             again = replace(self, original=found.layer)._equal()
-            if again is None or not self._accepts(again, 0.0):
+            if again is None or not self.accepts(again, 0.0):
                 break
             joined = tuple(
                 tuple(sorted(i for b in block for i in found.blocks[b])) for block in again.blocks
@@ -122,20 +122,23 @@ class Budget:
         return self._canonical[0]
 
     @cached_property
-    def _rows(self) -> FloatArray:
+    def rows(self) -> FloatArray:
+        """Its neurons, whitened."""
         return self.metric.whiten(self.layer.incoming)
 
     @cached_property
-    def _total(self) -> float:
-        return norm(self._rows, self.layer.outgoing)
+    def total(self) -> float:
+        """The norm of its centred output."""
+        return norm(self.rows, self.layer.outgoing)
 
     @cached_property
-    def _tree(self) -> MergeTree:
-        return merge_tree(self._rows, self.layer.outgoing, self.tell)
+    def tree(self) -> MergeTree:
+        """The order in which its neurons are joined."""
+        return merge_tree(self.rows, self.layer.outgoing, self.tell)
 
     @cached_property
     def _basis(self) -> PivotedBasis:
-        return pivoted_basis(self._rows, self.layer.outgoing)
+        return pivoted_basis(self.rows, self.layer.outgoing)
 
     @cached_property
     def _rounding(self) -> FloatArray:
@@ -159,11 +162,12 @@ class Budget:
     def _reference(self) -> FloatArray:
         return self.original(self.samples)
 
-    def _allowed(self, eps: float) -> float:
+    def allowed(self, eps: float) -> float:
         """An upper limit for the estimated error of a candidate worth building."""
-        return (max(eps, self._noise) + ESTIMATE_NOISE) * self._total
+        return (max(eps, self._noise) + ESTIMATE_NOISE) * self.total
 
-    def _accepts(self, candidate: Reduced, eps: float) -> bool:
+    def accepts(self, candidate: Reduced, eps: float) -> bool:
+        """Whether a layer is within ε, or equal up to rounding."""
         if eps >= self.floor:
             return candidate.error <= eps
         if not candidate.error <= self._noise:
@@ -181,18 +185,18 @@ class Budget:
         width = self.layer.inputs + 1
         if self.layer.neurons >= width * (width + 1) // 2:
             return True
-        scale = kernel_scale(self._rows)
-        inverse = np.linalg.inv(ridged_gram(self._rows, scale))
+        scale = kernel_scale(self.rows)
+        inverse = np.linalg.inv(ridged_gram(self.rows, scale))
         alone = np.linalg.norm(self.layer.outgoing, axis=0) * scale
-        return bool(np.any(alone <= self._allowed(0.0) * np.sqrt(np.abs(np.diag(inverse)))))
+        return bool(np.any(alone <= self.allowed(0.0) * np.sqrt(np.abs(np.diag(inverse)))))
 
     def _from_basis(self) -> Reduced | None:
         """The shortest prefix of the pivoted basis that is equal up to rounding."""
-        shortest = int(np.argmax(self._basis.errors <= self._allowed(0.0)))
+        shortest = int(np.argmax(self._basis.errors <= self.allowed(0.0)))
         tried = range(max(shortest, 1), self.layer.neurons)
 
         def equal(count: int) -> bool:
-            return self._accepts(self._basis_candidate(count), 0.0)
+            return self.accepts(self._basis_candidate(count), 0.0)
 
         at = 0
         if tried and not equal(tried[0]):
@@ -205,11 +209,11 @@ class Budget:
         if size == self.original.neurons:
             return None
         blocks = tuple((i,) for i in range(size))
-        return self._built(self.layer.incoming, self._rows, blocks)
+        return self._built(self.layer.incoming, self.rows, blocks)
 
     def _basis_candidate(self, count: int) -> Reduced:
         kept, blocks = self._basis.cut(count)
-        return self._built(self.layer.incoming[kept], self._rows[kept], blocks, exact=True)
+        return self._built(self.layer.incoming[kept], self.rows[kept], blocks, exact=True)
 
     def _from_tree(self, eps: float, limit: int) -> Reduced | None:
         """The fewest blocks of the merge tree, below `limit`, that are acceptable.
@@ -217,22 +221,23 @@ class Budget:
         The error along the tree is only nearly monotone: bisection finds a count, and those just
         below it are tried as well (all of them when there are few). Both are monotone in ε.
         """
-        allowed = self._allowed(eps)
+        allowed = self.allowed(eps)
         tried = range(1, limit)
         at = bisect.bisect_left(tried, True, key=lambda k: self._tree_error(k) <= allowed)
         for count in range(at + 1 - WINDOW if at >= FULL_SCAN else 1, limit):
             if self._tree_error(count) <= allowed:
-                candidate = self._tree_candidate(count)
-                if self._accepts(candidate, eps):
+                candidate = self.candidate(count)
+                if self.accepts(candidate, eps):
                     return candidate
         return None
 
-    def _tree_candidate(self, count: int) -> Reduced:
-        nodes, blocks = self._tree.cut(count)
+    def candidate(self, count: int) -> Reduced:
+        """The quotient by the tree's partition into `count` blocks."""
+        nodes, blocks = self.tree.cut(count)
         incoming = self.metric.unwhiten(nodes)
         for i, block in enumerate(blocks):
             if len(block) == 1:
-                incoming[i], nodes[i] = self.layer.incoming[block[0]], self._rows[block[0]]
+                incoming[i], nodes[i] = self.layer.incoming[block[0]], self.rows[block[0]]
         return self._built(incoming, nodes, blocks)
 
     def _built(
@@ -242,10 +247,14 @@ class Budget:
         fitted = Layer(incoming, self._projected(rows, blocks), self.layer.offset)
         if self.refitted and len(blocks) < self.layer.neurons:
             fitted = refit(self.layer, fitted, self.metric, self.roundoff if exact else None)
-        stored = balanced(fitted, self.original, self.metric).stored_as(self.dtype)
         _, order = self._canonical
         named = tuple(tuple(sorted(int(order[i]) for i in block)) for block in blocks)
-        return Reduced(stored, named, self.metric.relative_error(self.layer, stored))
+        return self.stored(fitted, named)
+
+    def stored(self, layer: Layer, blocks: Blocks) -> Reduced:
+        """A layer as it reads back after being balanced and stored."""
+        stored = balanced(layer, self.original, self.metric).stored_as(self.dtype)
+        return Reduced(stored, blocks, self.metric.relative_error(self.layer, stored))
 
     def _projected(self, rows: FloatArray, blocks: Blocks) -> FloatArray:
         """Outgoing weights of each block: its members' squares projected on its row's square."""
@@ -253,7 +262,7 @@ class Budget:
         for i, block in enumerate(blocks):
             home[list(block)] = i
         length = squared(rows)[home]
-        along = np.einsum("ij,ij->i", self._rows, rows[home]) / np.where(length == 0, 1.0, length)
+        along = np.einsum("ij,ij->i", self.rows, rows[home]) / np.where(length == 0, 1.0, length)
         outgoing = np.zeros((len(blocks), self.layer.outputs))
         np.add.at(outgoing, home, (self.layer.outgoing * along**2).T)
         return outgoing.T
@@ -270,14 +279,14 @@ class Budget:
 
     def _measured_tree_error(self, count: int) -> float:
         """From Gram matrices alone: the residual of least squares, or of the projection."""
-        rows, blocks = self._tree.cut(count)
+        rows, blocks = self.tree.cut(count)
         if not self.refitted:
             change = np.hstack([self.layer.outgoing, -self._projected(rows, blocks)])
-            return norm(np.vstack([self._rows, rows]), change)
+            return norm(np.vstack([self.rows, rows]), change)
         scale = kernel_scale(rows)
-        target = self.layer.outgoing @ kernel(self._rows, rows) / scale
+        target = self.layer.outgoing @ kernel(self.rows, rows) / scale
         explained = np.sum(target * np.linalg.solve(ridged_gram(rows, scale), target.T).T)
-        return float(np.sqrt(max(self._total**2 - explained, 0.0)))
+        return float(np.sqrt(max(self.total**2 - explained, 0.0)))
 
 
 def constant_layer(layer: Layer, dtype: npt.DTypeLike) -> Reduced | None:

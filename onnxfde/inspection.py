@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnxfde.affine import op
+from onnxfde.budget import Budget
 from onnxfde.graph import Graph
 from onnxfde.inputs import Range
 from onnxfde.options import DEFAULT_RANGE
 from onnxfde.passes.base import PassResult, Work
 from onnxfde.passes.merge_neurons import budget_search
-from onnxfde.pattern import Refusal, find_layers
+from onnxfde.pattern import Match, Refusal, find_layers
+from onnxfde.probe import LayerInputs
 from onnxfde.size import count_parameters
 from onnxfde.source import Data, Model, open_data, open_model
+from onnxfde.spectrum import lower_bounds
 
 LADDER = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
 ACTIVATIONS = (
@@ -34,6 +37,9 @@ class LayerView:
     parameters: int
     lossless: int
     neurons_at: dict[float, int]
+    """Neurons left at each ε by merging and refitting."""
+    fewest_at: dict[float, int]
+    """What no layer can go below at that ε; 0 where nothing is known."""
     remark: str | None = None
 
 
@@ -72,17 +78,7 @@ def inspect(
         work.say(match.name)
         inputs = probe.layer_inputs(source.graph, match, work.tick)
         search = budget_search(match, inputs)
-        layer = match.layer
-        left = {}
-        for eps in LADDER:
-            found = search.within(eps)
-            left[eps] = len(found.blocks) if found else layer.neurons
-        views.append(
-            LayerView(
-                match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters,
-                left[0.0], left, inputs.remark,
-            )
-        )  # fmt: skip
+        views.append(viewed(match, search, inputs))
     nothing = (
         None
         if matches
@@ -125,3 +121,15 @@ def rounded_up(eps: float) -> str:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(eps)) - 2)
     return f"{np.ceil(eps / unit) * unit:.3g}"
+
+
+def viewed(match: Match, search: Budget, inputs: LayerInputs) -> LayerView:
+    """A layer with what is left of it at each step of the ladder, and what must be."""
+    layer = match.layer
+    found = {eps: search.within(eps) for eps in LADDER}
+    left = {eps: r.layer.neurons if r else layer.neurons for eps, r in found.items()}
+    bounds = lower_bounds(search.rows, search.layer.outgoing)
+    return LayerView(
+        match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters, left[0.0], left,
+        {eps: int(np.sum(bounds > eps)) for eps in LADDER}, inputs.remark,
+    )  # fmt: skip

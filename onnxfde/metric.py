@@ -63,6 +63,11 @@ class Metric:
         weights = np.linalg.solve(self.factor.T, rows[:, :-1].T).T
         return np.column_stack([weights, rows[:, -1] - weights @ self.mean])
 
+    def standardise(self, inputs: FloatArray) -> FloatArray:
+        """Rows x as whitened z: `whiten(u)`·z = u·(x, 1)."""
+        centred = np.linalg.solve(self.factor, (inputs - self.mean).T).T
+        return np.column_stack([centred, np.ones(len(inputs))])
+
     def relative_error(self, layer: Layer, other: Layer) -> float:
         """The change of the centred output from `layer` to `other`, relative L2."""
         if not other.finite:

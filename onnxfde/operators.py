@@ -365,6 +365,6 @@ def apply(site: Site, name: str) -> Value:
 
 def as_value(a: Known) -> Value:
     """A constant: floating-point numbers as a pair, others as they are."""
-    if a.dtype.kind in "iub":
+    if a.dtype.kind in "iubSUO":
         return a
     return Pair.same(Interval.point(a.astype(np.float64)))

@@ -5,7 +5,7 @@ from typing import Literal
 
 Semantics = Literal["budget", "paper", "erode"]
 Threshold = Literal["paper", "erode"]
-Quotient = Literal["refit", "single", "exact"]
+Quotient = Literal["minimal", "refit", "single", "exact"]
 Relation = Literal["forward", "backward"]
 Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
@@ -15,6 +15,7 @@ Tell = Callable[[int, int], None]
 
 DEFAULT_EPS = 0.1
 DEFAULT_RANGE = (-1.0, 1.0)
+DEFAULT_SEED = 0
 
 
 def silent(done: int, total: int) -> None:

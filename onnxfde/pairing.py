@@ -15,8 +15,9 @@ import numpy as np
 
 from onnxfde.affine import label, op
 from onnxfde.chains import chain_change
+from onnxfde.errors import DataError
 from onnxfde.graph import Graph, NodeProto
-from onnxfde.inputs import InputSpec, input_specs
+from onnxfde.inputs import input_specs
 from onnxfde.intervals import Interval, Pair
 from onnxfde.maps import Map
 from onnxfde.operators import Site, Uncertified, Value, apply, as_value
@@ -51,9 +52,10 @@ class Pairing:
 
     def output(self, name: str) -> Pair:
         """The pair of a floating-point output."""
-        for graph in (self.original, self.result):
-            if graph.opset < OLDEST_OPSET:
-                raise Uncertified(f"opset {graph.opset} broadcasts by other rules")
+        if self.original.opset < OLDEST_OPSET:
+            raise Uncertified(f"opset {self.original.opset} broadcasts by other rules")
+        if self.original.opset != self.result.opset:
+            raise Uncertified("the two models have different opsets")
         found = self.resolve((name, name))
         if not isinstance(found, Pair):
             raise Uncertified(f"output '{name}' is not floating-point")
@@ -86,9 +88,9 @@ class Pairing:
         if known[0] is not None and known[1] is not None:
             both = [as_value(c.values) for c in known if c is not None]
             return Plan((), lambda _: constants(*both))
-        specs = [[s for s in input_specs(g) if s.name == n] for g, n in self.sides(key)]
-        if a == b and all(specs):
-            return Plan((), lambda _: Pair.same(self.input_box(specs[0][0])))
+        given = {v.name for v in self.original.inputs} & {v.name for v in self.result.inputs}
+        if a == b and a in given:
+            return Plan((), lambda _: Pair.same(self.input_box(a)))
         old, new = (graph.producers.get(name) for graph, name in self.sides(key))
         paths = self.paths(key)
         if paths is not None:
@@ -138,8 +140,12 @@ class Pairing:
             raise Uncertified(f"'{key[0]}' has another shape in the result")
         return Pair(old.value, new.value - old.value, old.size)
 
-    def input_box(self, spec: InputSpec) -> Interval:
+    def input_box(self, name: str) -> Interval:
         """The box of an input, for one sample."""
+        try:
+            spec = next(s for s in input_specs(self.original) if s.name == name)
+        except DataError as reason:
+            raise Uncertified(str(reason)) from None
         if np.dtype(spec.dtype).kind in "iub":
             raise Uncertified(f"input '{spec.name}' is {spec.dtype.name}")
         shape = [d if isinstance(d, int) else 1 for d in spec.dims]
@@ -211,16 +217,13 @@ def constants(old: Value, new: Value) -> Value:
 
 
 def finite(value: Value) -> Value:
-    """The value, if its bounds are numbers."""
-    arrays = [] if not isinstance(value, Pair) else [*ends_of(value.value), *ends_of(value.change)]
-    if not all(np.isfinite(a).all() for a in arrays):
-        raise Uncertified("its bounds overflow")
+    """The value, if its bounds are numbers, the lower one below the upper one."""
+    for interval in (value.value, value.change) if isinstance(value, Pair) else ():
+        if not (np.isfinite(interval.low).all() and np.isfinite(interval.high).all()):
+            raise Uncertified("its bounds overflow")
+        if np.any(interval.low > interval.high):
+            raise Uncertified("its bounds contradict each other (please report this model)")
     return value
-
-
-def ends_of(interval: Interval) -> tuple[FloatArray, FloatArray]:
-    """Both ends."""
-    return interval.low, interval.high
 
 
 def along(old: Path, new: Path, base: Value | None) -> Pair:

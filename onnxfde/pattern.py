@@ -59,6 +59,12 @@ class Match:
         """The value that the layer reads."""
         return activation_input(self.incoming.node, self.incoming.layout)
 
+    @property
+    def result(self) -> str:
+        """The value that the layer makes."""
+        last = self.outgoing.carrier or self.outgoing.node
+        return str(last.output[0])
+
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
     """All layers in node order, and every near miss."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.affine import op
+from onnxfde.affine import Layout, op
 from onnxfde.errors import DataError, RuntimeUnavailable
+from onnxfde.evidence import Evidence
 from onnxfde.graph import Graph, ModelProto, ValueInfoProto, names_used
 from onnxfde.inputs import SAMPLES, Range, Samples, input_specs, latin_hypercube, random_samples
 from onnxfde.metric import Metric
@@ -25,6 +26,8 @@ CHECKED_ROWS = 512
 DATA_ROWS = 16_384
 FEWEST_ROWS = 100
 
+Tick = Callable[[], None]
+
 
 @dataclass(frozen=True, eq=False)
 class LayerInputs:
@@ -33,6 +36,8 @@ class LayerInputs:
     metric: Metric
     samples: FloatArray
     remark: str | None = None
+    rows: FloatArray | None = None
+    """All inputs that were measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,44 +47,65 @@ class Probe:
     limits: Range = (-1.0, 1.0)
     data: Samples | None = None
 
-    def layer_inputs(
-        self, graph: Graph, match: Match, tick: Callable[[], None] = lambda: None
-    ) -> LayerInputs:
+    def layer_inputs(self, graph: Graph, match: Match, tick: Tick = lambda: None) -> LayerInputs:
         """Describe the inputs of one layer."""
         width = match.layer.inputs
         if self.data is None and origin(graph, match.source) in {v.name for v in graph.inputs}:
             box = latin_hypercube(CHECKED_ROWS, width, self.limits)
             return LayerInputs(Metric.box(width, *self.limits), box)
         try:
-            rows = self.measured(graph, match, tick)
+            rows = self.measured(graph, match.source, match.incoming.layout, width, tick)
         except (RuntimeUnavailable, DataError) as reason:
             return self.unknown(width, f"its inputs could not be measured ({reason})")
         if not np.isfinite(rows).all():
             return self.unknown(width, "its inputs overflow on the inputs given")
         step = max(1, len(rows) // CHECKED_ROWS)
-        return LayerInputs(Metric.measured(rows), rows[::step], few(len(rows), width))
+        return LayerInputs(Metric.measured(rows), rows[::step], few(len(rows), width), rows)
+
+    def evidence(
+        self, inputs: LayerInputs, now: Match, graph: Graph, before: Match, tick: Tick
+    ) -> Evidence | None:
+        """The inputs that were measured with what the original network, `graph`, makes of them.
+
+        `before` is the layer there, which may see other inputs than it does `now`.
+        """
+        if inputs.rows is None:
+            return None
+        changed = now.layer is not before.layer
+        outputs = now.layer(inputs.rows)
+        try:
+            if changed:
+                outputs = self.measured(
+                    graph, before.result, before.outgoing.layout, len(outputs.T), tick
+                )
+        except (RuntimeUnavailable, DataError):
+            return None
+        found = Evidence(inputs.rows, outputs)
+        return found if len(found.outputs) == len(found.inputs) and found.enough else None
 
     def unknown(self, width: int, reason: str) -> LayerInputs:
         """Plain coefficients, for want of anything better."""
         box = latin_hypercube(CHECKED_ROWS, width, (-1.0, 1.0))
         return LayerInputs(Metric.plain(width), box, f"{reason}: N(0, I) is assumed")
 
-    def measured(self, graph: Graph, match: Match, tick: Callable[[], None]) -> FloatArray:
-        """The layer's inputs as rows."""
+    def measured(
+        self, graph: Graph, value: str, layout: Layout, width: int, tick: Tick
+    ) -> FloatArray:
+        """A value with `width` features as rows."""
         data = self.data
         if data is None:
             data = random_samples(input_specs(graph), self.limits, SAMPLES)
         data = data.some(DATA_ROWS)
-        if match.source in data.arrays:
-            runs = [feeds[match.source] for feeds in data.feeds()]
+        if value in data.arrays:
+            runs = [feeds[value] for feeds in data.feeds()]
         else:
             from onnxfde.runtime import load, run_each
 
-            runner = load(truncated(graph.model, match.source), graph.folder)
+            runner = load(truncated(graph.model, value), graph.folder)
             runs = [outputs[0] for outputs in run_each(runner, data, tick)]
-        if match.incoming.layout == "columns":
+        if layout == "columns":
             runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
-        rows = [a.reshape(-1, match.layer.inputs) for a in runs]
+        rows = [a.reshape(-1, width) for a in runs]
         return np.concatenate(rows).astype(np.float64)
 
 

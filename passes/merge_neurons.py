@@ -1,6 +1,7 @@
 """merge-neurons: affine(U) → x² → affine(V, c)  ⇒  the same with fewer neurons.
 
-`budget`: the fewest neurons whose quotient changes the layer's output by at most ε (relative L2).
+`budget`: the fewest neurons whose quotient changes the layer's output by at most ε (relative L2);
+with `minimal` they are chosen freely, with `refit` and `single` they stand for blocks of neurons.
 `paper`: neurons within ε of each other (the paper's Definition 1) become one block, and each block
 the neurons that its quotient gives it. `erode`: the same with distances as ERODE computes them.
 """
@@ -10,17 +11,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from onnxfde.budget import Budget, Reduced, constant_layer
 from onnxfde.closure import Effort
 from onnxfde.errors import OptionError, UsageError
+from onnxfde.evidence import Evidence
 from onnxfde.graph import ROUNDOFF, Graph, copy_of
 from onnxfde.lumping import Dendrogram, partition
+from onnxfde.minimal import Minimal
 from onnxfde.options import (
     DEFAULT_EPS,
+    DEFAULT_SEED,
     Linkage,
     Norm,
     Quotient,
@@ -35,10 +39,32 @@ from onnxfde.polynomial import Blocks, Layer
 from onnxfde.probe import LayerInputs, Probe
 from onnxfde.quotients import backward_single, balanced, forward_exact, forward_single, refit
 from onnxfde.rewrite import write_layer
+from onnxfde.spectrum import lower_bound
 
-Outcome = tuple[Reduced | None, float | None]
-"""What a layer becomes, or else the smallest ε at which it would become anything."""
 MOST_PAIRED = 2048
+
+
+class Place(NamedTuple):
+    """A layer and the model it lies in."""
+
+    graph: Graph
+    match: Match
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a layer becomes, or else the smallest ε at which it would become anything."""
+
+    reduced: Reduced | None
+    useful_eps: float | None = None
+    lossless: int | None = None
+    evidence: Evidence | None = None
+
+    def measured(self, before: Layer, after: Layer, inputs: LayerInputs) -> float:
+        """The change on rows held out, where there are any, or else on the samples."""
+        if self.evidence is None or self.reduced is None:
+            return before.change_to(after, inputs.samples)
+        return self.evidence.held_out.error(after)
 
 
 @dataclass(frozen=True)
@@ -59,7 +85,9 @@ class MergeNeurons:
     """Leave this fraction of each layer's neurons, instead of ε."""
     semantics: Semantics = "budget"
     quotient: Quotient | None = None
-    """How a block becomes fewer neurons; refit for budget and single for paper unless given."""
+    """How a layer becomes fewer neurons; minimal for budget and single for paper unless given."""
+    seed: int = DEFAULT_SEED
+    """Of the random starts of minimal."""
     relation: Relation = "forward"
     norm: Norm = "sum"
     linkage: Linkage = "closure"
@@ -94,6 +122,8 @@ class MergeNeurons:
             raise UsageError("--neurons and --keep cannot be combined: give one")
         if self.layer_eps and (self.neurons is not None or self.keep is not None):
             raise UsageError("--eps cannot be combined with --neurons or --keep")
+        if self.quotient == "minimal" and self.semantics != "budget":
+            raise UsageError("--quotient minimal needs --semantics budget")
         if self.quotient == "exact" and (self.semantics == "budget" or self.relation == "backward"):
             raise UsageError("--quotient exact needs --semantics paper and --relation forward")
         if self.quotient == "exact" and (self.neurons is not None or self.keep is not None):
@@ -109,7 +139,7 @@ class MergeNeurons:
     @property
     def quotient_used(self) -> Quotient:
         """The quotient, with the default of the semantics."""
-        return self.quotient or ("refit" if self.semantics == "budget" else "single")
+        return self.quotient or ("minimal" if self.semantics == "budget" else "single")
 
     def apply(
         self, graph: Graph, probe: Probe | None = None, work: Work | None = None
@@ -118,12 +148,12 @@ class MergeNeurons:
         probe, work = probe or Probe(), work or Work()
         with work.timed("match"):
             matches, refused = find_layers(graph)
-        names = self.selected([m.name for m in matches])
+        originals = {m.name: Place(graph, m) for m in matches}
         changes = []
-        for name in names:
+        for name in self.selected(list(originals)):
             match = next(m for m in matches if m.name == name)
             work.say(f"{name}: {match.layer.inputs}-{match.layer.neurons}-{match.layer.outputs}")
-            change, layer = self.merged(graph, match, probe, work)
+            change, layer = self.merged(Place(graph, match), originals[name], probe, work)
             changes.append(change)
             if layer is not None:
                 with work.timed("quotient"):
@@ -143,14 +173,17 @@ class MergeNeurons:
         return [n for n in chosen if not listed(n, self.skip)]
 
     def merged(
-        self, graph: Graph, match: Match, probe: Probe, work: Work
+        self, place: Place, original: Place, probe: Probe, work: Work
     ) -> tuple[LayerChange, Layer | None]:
         """What becomes of one layer, and its replacement if it changes."""
+        match = place.match
         with work.timed("partition"):
-            inputs = probe.layer_inputs(graph, match, work.tick)
-            merge = self.budget if self.semantics == "budget" else self.threshold
-            reduced, useful = merge(match, inputs, work)
-        remark = inputs.remark
+            inputs = probe.layer_inputs(place.graph, match, work.tick)
+            if self.semantics == "budget":
+                outcome = self.budget(place, original, probe, inputs, work)
+            else:
+                outcome = self.threshold(match, inputs, work)
+        reduced, remark = outcome.reduced, inputs.remark
         if reduced and not reduced.layer.finite:
             reduced, remark = None, "its merged weights overflow the stored type"
         layer = reduced.layer if reduced else match.layer
@@ -160,14 +193,16 @@ class MergeNeurons:
             outputs=layer.outputs,
             neurons_before=match.layer.neurons,
             neurons_after=layer.neurons,
+            neurons_lossless=outcome.lossless,
             parameters_before=match.layer.size,
             parameters_after=layer.parameters if reduced else layer.size,
             blocks=reduced.blocks if reduced else tuple((i,) for i in range(layer.neurons)),
             eps=None if self.count(match.layer) is not None else self.eps_of(match.name),
             error=reduced.error if reduced else 0.0,
-            measured_error=match.layer.change_to(layer, inputs.samples),
+            lower_bound=lower_bound(inputs.metric, match.layer, layer.neurons),
+            measured_error=outcome.measured(match.layer, layer, inputs),
             dtype=match.incoming.dtype.name,
-            useful_eps=useful,
+            useful_eps=outcome.useful_eps,
             remark=remark,
         )
         return change, reduced.layer if reduced else None
@@ -184,32 +219,48 @@ class MergeNeurons:
             return max(1, math.ceil(self.keep * layer.neurons - 1e-9))
         return self.neurons
 
-    def budget(self, match: Match, inputs: LayerInputs, work: Work) -> Outcome:
+    def budget(
+        self, place: Place, original: Place, probe: Probe, inputs: LayerInputs, work: Work
+    ) -> Outcome:
         """The fewest neurons within ε, or the smallest ε that would do something."""
-        search = budget_search(match, inputs, self.quotient == "single", work.tell)
+        match, evidence = place.match, None
+        if self.quotient_used == "minimal":
+            evidence = probe.evidence(inputs, match, original.graph, original.match, work.tick)
+        search = self.search(match, inputs, evidence, work.tell)
         count = self.count(match.layer)
-        if count is not None:
-            return search.at_most(count), None
-        found = search.within(self.eps_of(match.name))
-        return found, None if found else search.threshold()
+        found = search.within(self.eps_of(match.name)) if count is None else search.at_most(count)
+        useful = search.threshold() if found is None and count is None else None
+        lossless = search.lossless.layer.neurons if search.lossless else match.layer.neurons
+        return Outcome(found, useful, lossless, evidence)
+
+    def search(
+        self,
+        match: Match,
+        inputs: LayerInputs,
+        evidence: Evidence | None = None,
+        tell: Tell = silent,
+    ) -> Budget | Minimal:
+        """The search for fewer neurons in one layer."""
+        budget = budget_search(match, inputs, self.quotient_used != "single", tell)
+        return Minimal(budget, evidence, self.seed) if self.quotient_used == "minimal" else budget
 
     def threshold(self, match: Match, inputs: LayerInputs, work: Work) -> Outcome:
         """One quotient for each block of the ε-partition."""
         alive, dtype = match.layer.without_constants(), match.incoming.dtype
         if not alive.neurons:
-            return constant_layer(match.layer, dtype), None
+            return Outcome(constant_layer(match.layer, dtype))
         blocks = self.blocks(alive, match, work)
         if len(blocks) == match.layer.neurons:
-            return None, self.smallest_gap(alive)
+            return Outcome(None, self.smallest_gap(alive))
         quotient = self.block_quotient(alive, blocks)
         if self.quotient_used == "refit":
             quotient = refit(alive, quotient, inputs.metric)
         stored = balanced(quotient, match.layer, inputs.metric).stored_as(dtype)
         if stored.neurons >= match.layer.neurons:
-            return None, None
+            return Outcome(None)
         numbers = np.flatnonzero(match.layer.alive)
         named = tuple(tuple(int(numbers[i]) for i in block) for block in blocks)
-        return Reduced(stored, named, inputs.metric.relative_error(match.layer, stored)), None
+        return Outcome(Reduced(stored, named, inputs.metric.relative_error(match.layer, stored)))
 
     def blocks(self, layer: Layer, match: Match, work: Work) -> Blocks:
         """The ε-partition, or the finest one that is small enough."""
@@ -258,13 +309,12 @@ def listed(name: str, globs: tuple[str, ...]) -> bool:
 
 
 def budget_search(
-    match: Match, inputs: LayerInputs, single: bool = False, tell: Tell = silent
+    match: Match, inputs: LayerInputs, refitted: bool = True, tell: Tell = silent
 ) -> Budget:
-    """A search for fewer neurons in a matched layer."""
+    """A search among the blocks of a matched layer."""
     dtype = match.incoming.dtype
-    return Budget(
-        match.layer, inputs.metric, inputs.samples, ROUNDOFF[dtype.name], dtype, not single, tell
-    )
+    arrays = (match.layer, inputs.metric, inputs.samples)
+    return Budget(*arrays, ROUNDOFF[dtype.name], dtype, refitted, tell)
 
 
 def replaced(graph: Graph, name: str, layer: Layer) -> Graph:

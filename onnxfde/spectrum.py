@@ -1,0 +1,67 @@
+"""What eigenvalues say about a layer: neurons that lose nothing, and how few could ever do.
+
+*Completed square.* One output, o = zᵀQz with Q = [[A, b], [bᵀ, free]]: from A = Σ λ_i e_i e_iᵀ
+
+    o = const + Σ λ_i (e_i·x + (e_i·b)/λ_i)²        if b lies in the range of A: rank A neurons
+    o = const + Σ μ_i (g_i·z)²                      in any case, the eigenpairs of Q: at most d + 1
+
+Several outputs take those of each. *Lower bound* (Eckart–Young): the stack of all
+[A_k; √2 b_kᵀ] has rank at most n′ for any layer of n′ neurons, so in the metric no such layer comes
+closer than √2 times the tail of the stack's singular values,
+
+    error(n′) ≥ sqrt(2 Σ_{r > n′} σ_r²) / ‖F‖,      nothing for n′ ≥ d + 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxfde.metric import Metric, norm
+from onnxfde.objective import summed
+from onnxfde.polynomial import FloatArray, Layer
+
+RANK_TOLERANCE = 1e-9
+SLACK = 1e-13
+"""What rounding may do to a sum of squared singular values, relative to all of them."""
+
+
+def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
+    """The least relative error of 0, 1, …, d neurons in place of these whitened ones."""
+    total = norm(rows, outgoing)
+    if total == 0:
+        return np.zeros(rows.shape[1])
+    scaled = rows.copy()
+    scaled[:, -1] *= np.sqrt(2)
+    weights = rows[:, :-1]
+    gram = scaled.T @ (((outgoing.T @ outgoing) * (weights @ weights.T)) @ scaled)
+    values = np.sort(np.clip(np.linalg.eigvalsh(gram), 0.0, None))[::-1]
+    tails = np.cumsum(values[::-1])[::-1] - SLACK * values.sum()
+    return np.asarray(np.sqrt(2 * np.clip(tails, 0.0, None)) / total)
+
+
+def eigen_neurons(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
+    """Whitened rows whose squares span every output exactly, output by output."""
+    forms = (summed(rows, column[None])[0] for column in outgoing)
+    return np.vstack([own for form in forms for own in [completed_square(form)]])
+
+
+def completed_square(form: FloatArray) -> FloatArray:
+    """The fewest rows for one quadratic form with a free corner."""
+    matrix, linear = form[:-1, :-1], form[:-1, -1]
+    values, vectors = np.linalg.eigh(matrix)
+    large = np.abs(values) > RANK_TOLERANCE * np.abs(values).max(initial=0.0)
+    along = vectors.T @ linear
+    if np.linalg.norm(along[~large]) <= RANK_TOLERANCE * np.linalg.norm(along):
+        shift = along[large] / values[large]
+        return np.column_stack([vectors[:, large].T, shift])
+    values, vectors = np.linalg.eigh(form)
+    large = np.abs(values) > RANK_TOLERANCE * np.abs(values).max(initial=0.0)
+    return np.asarray(vectors[:, large].T)
+
+
+def lower_bound(metric: Metric, layer: Layer, count: int) -> float | None:
+    """The least error that `count` neurons can have, None where nothing is known of it."""
+    if count > layer.inputs:
+        return None
+    alive = layer.without_constants()
+    return float(lower_bounds(metric.whiten(alive.incoming), alive.outgoing)[count])
