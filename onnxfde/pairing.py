@@ -84,10 +84,9 @@ class Pairing:
     def plan(self, key: Key) -> Plan:
         """How a pair can be had."""
         a, b = key
-        known = self.original.constant(a), self.result.constant(b)
-        if known[0] is not None and known[1] is not None:
-            both = [as_value(c.values) for c in known if c is not None]
-            return Plan((), lambda _: constants(*both))
+        known = self.constants(key)
+        if known is not None:
+            return Plan((), lambda _: constant_pair(*known))
         given = {v.name for v in self.original.inputs} & {v.name for v in self.result.inputs}
         if a == b and a in given:
             return Plan((), lambda _: Pair.same(self.input_box(a)))
@@ -98,9 +97,16 @@ class Pairing:
             return Plan((base,), lambda x: along(*paths, x[0]), old)
         if old is None or new is None or not alike(old, new, key):
             return Plan((), lambda _: self.apart(key), old)
-        inputs = zip(old.input, new.input, strict=True)
+        inputs = list(zip(old.input, new.input, strict=True))
+        if not all(constants_fit(self.constants(names)) for names in inputs):
+            return Plan((), lambda _: self.apart(key), old)
         needs = tuple(self.key(*names) if all(names) else None for names in inputs)
         return Plan(needs, lambda read: self.by_rule(key, read), old)
+
+    def constants(self, key: Key) -> tuple[Value, Value] | None:
+        """Two values, if both are constants."""
+        old, new = self.original.constant(key[0]), self.result.constant(key[1])
+        return (as_value(old.values), as_value(new.values)) if old and new else None
 
     def sides(self, key: Key) -> tuple[tuple[Graph, str], tuple[Graph, str]]:
         """Each graph with its value."""
@@ -151,7 +157,9 @@ class Pairing:
         shape = [d if isinstance(d, int) else 1 for d in spec.dims]
         if any(not isinstance(d, int) for d in spec.dims[1:]):
             raise Uncertified(f"input '{spec.name}' has axes of unknown length")
-        low, high = self.box[spec.name]
+        if name not in self.box:
+            raise Uncertified(f"input '{name}' has no range")
+        low, high = self.box[name]
         ends = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high))
         return Interval(*(np.ascontiguousarray(end) for end in ends))
 
@@ -204,16 +212,24 @@ def joint_of(path: Path, name: str) -> tuple[int, int] | None:
     return next(found, None)
 
 
-def constants(old: Value, new: Value) -> Value:
-    """Two constants."""
+def constants_fit(known: tuple[Value, Value] | None) -> bool:
+    """Whether two constants can be compared: equal, or floating-point numbers of one shape."""
+    if known is None:
+        return True
+    old, new = known
     if isinstance(old, Pair) and isinstance(new, Pair):
-        same = old.shape == new.shape and np.array_equal(old.value.low, new.value.low)
-        if old.shape != new.shape:
-            raise Uncertified("a constant has another shape in the result")
-        return old if same else Pair(old.value, new.value - old.value, old.size)
-    if isinstance(old, Pair) or isinstance(new, Pair) or not np.array_equal(old, new):
-        raise Uncertified("a constant differs that is not floating-point")
-    return old
+        return old.shape == new.shape
+    return not isinstance(old, Pair) and not isinstance(new, Pair) and np.array_equal(old, new)
+
+
+def constant_pair(old: Value, new: Value) -> Value:
+    """Two constants that can be compared."""
+    if not constants_fit((old, new)):
+        raise Uncertified("a constant of the result has another shape or type")
+    if not isinstance(old, Pair) or not isinstance(new, Pair):
+        return old
+    same = np.array_equal(old.value.low, new.value.low)
+    return old if same else Pair(old.value, new.value - old.value, old.size)
 
 
 def finite(value: Value) -> Value:

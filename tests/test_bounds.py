@@ -74,7 +74,7 @@ def vertices(before: Layer, after: Layer, x: FloatArray, j: int) -> list[FloatAr
     return list((x[:, j : j + 1] + turn).T)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(layers(), st.integers(0, 2**32 - 1))
 def test_no_input_of_the_box_leaves_the_bounds(layer: Layer, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -87,7 +87,7 @@ def test_no_input_of_the_box_leaves_the_bounds(layer: Layer, seed: int) -> None:
         assert np.all(found >= interval.low - slack)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(layers(), st.integers(0, 2**32 - 1), st.booleans())
 def test_no_changed_input_leaves_the_bounds(layer: Layer, seed: int, same: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -239,7 +239,7 @@ def highest(
     return float(best.max())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(1, 5), min_size=2, max_size=5),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxfde
+from onnxfde import operators
 from onnxfde.certificate import Certificate, certify, cheap, cost
 from onnxfde.graph import Graph, ModelProto, reference_runner
 from onnxfde.pairing import Box
@@ -208,7 +209,12 @@ def test_folded_affine_maps_are_certified_to_the_rounding_of_their_weights(body:
 
 OPERATORS = {
     "Gemm": "y = Gemm <alpha = 0.5, beta = 2.0> (h, M, c)",
+    "Gemm with a value as C": "t = MatMul(h, M) y = Gemm <beta = 0.5> (h, M, t)",
+    "Gemm transposed": "y = Gemm <transA = 1> (h, R)",
     "MatMul": "y = MatMul(h, M)",
+    "MatMul of a stack": "y = MatMul(S, h)",
+    "MatMul behind factors of another shape": "t = Add(h, T) y = MatMul(t, M)",
+    "Flatten between": "t = Unsqueeze(h, zero64) u = MatMul(t, M) y = Flatten <axis = 2> (u)",
     "MatMul from the left": "y = MatMul(L, h)",
     "Mul of values": "t = Sigmoid(h) y = Mul(h, t)",
     "square": "y = Mul(h, h)",
@@ -254,7 +260,11 @@ OPERATORS = {
     "Softmax": "y = Softmax(h)",
 }
 CONSTANTS: dict[str, Array] = {
-    **weights(5, M=(8, 3), c=(8,), L=(4, 1), K=(3, 2, 2, 2), k=(2,)),
+    **weights(5, M=(8, 3), c=(8,), L=(4, 1), K=(3, 2, 2, 2), k=(2,), R=(1, 3), S=(2, 4, 1)),
+    **weights(7, T=(4, 8)),
+    "zero": np.asarray(0, np.float32),
+    "zero64": integers(0),
+    "true": np.asarray(True),
     "var": floats(0.5, 2.0),
     "two": np.asarray(2, np.float32),
     "one": np.asarray(1, np.float32),
@@ -301,6 +311,21 @@ def test_every_supported_operator_is_certified_and_not_exceeded(tail: str) -> No
         ("t = Transpose(h) [n] y = MatMul(h, t)", "node n (MatMul): neither of its inputs"),
         ("[n] y = Pow(h, one)", "node n (Pow): its exponent is not 2"),
         ("t = Relu(h) [n] y = Div(t, h)", "node n (Div): its input 2 is not a constant"),
+        ("[n] y = Div(h, zero)", "node n (Div): it divides by 0"),
+        ("[n] y = Pad(h, pads, one)", "node n (Pad): it pads with another number than 0"),
+        ("[n] y = Dropout(h, minus, true)", "node n (Dropout): it is in training mode"),
+        ("[n] y = Relu(axes)", "node n (Relu): it reads integers"),
+        ("[n] y = Relu(nowhere)", "'nowhere' is neither a constant nor computed"),
+        (
+            "t = Reshape(h, image) "
+            "[n] y, m, v = BatchNormalization <training_mode = 1> (t, k, k, k, var)",
+            "node n (BatchNormalization): it is in training mode",
+        ),
+        (
+            "t = Reshape(h, image) [n] u, i = MaxPool <kernel_shape = [2, 2]> (t) "
+            "y = Cast <to = 1> (i)",
+            "node n (MaxPool): no rule for its output 2",
+        ),
         ("t = Cast <to = 7> (h) y = Cast <to = 1> (t)", "(Cast): it makes integers"),
     ],
 )
@@ -330,6 +355,9 @@ def test_integer_inputs_and_unknown_shapes_are_named() -> None:
     model = build("y = Relu(x)", inputs="float[N,M] x")
     found = certificate(model, model).unavailable
     assert found == "not certified: input 'x' has axes of unknown length"
+    model = build("y = Relu(x)")
+    found = certify(Graph(model), Graph(model), {}).unavailable
+    assert found == "not certified: input 'x' has no range"
 
 
 def test_old_opsets_and_weights_that_a_caller_may_replace_are_not_certified() -> None:
@@ -340,6 +368,27 @@ def test_old_opsets_and_weights_that_a_caller_may_replace_are_not_certified() ->
     model = built("y = MatMul(x, W)", weights(0, W=(3, 2)), inputs="float[N,3] x, float[3,2] W")
     found = certify(Graph(model), Graph(model), {"x": (-1.0, 1.0)})
     assert found.unavailable == "not certified: 'W' is neither a constant nor computed"
+
+
+def test_a_convolution_too_large_for_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "MOST_UNFOLDED", 1)
+    found = certificate(with_tail(OPERATORS["Conv"]), with_tail(OPERATORS["Conv"]))
+    assert found.unavailable == "not certified: node y (Conv): it is too large"
+
+
+def test_models_that_do_not_fit_together_are_not_certified() -> None:
+    one, other = (built("y = MatMul(x, W)", weights(0, W=(3, n))) for n in (2, 4))
+    found = certificate(one, other).unavailable
+    assert found == "not certified: node y (MatMul): 'y' has another shape in the result"
+    one, other = (build("y = Relu(x)", opset=opset) for opset in (16, 17))
+    found = certificate(one, other).unavailable
+    assert found == "not certified: the two models have different opsets"
+    one, other = (
+        built("s = Identity(t) y = Reshape(x, s)", {"t": integers(*shape)})
+        for shape in ((1, 3), (3, 1))
+    )
+    found = certificate(one, other).unavailable
+    assert found == "not certified: node y (Reshape): 'y' has another shape in the result"
 
 
 def test_a_bound_that_overflows_is_none() -> None:
