@@ -123,7 +123,7 @@ def two_layers(seed: int) -> ModelProto:
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.4, 0.7, 0.9]))
 def test_no_input_exceeds_the_certificate_of_a_merged_layer(seed: int, keep: float) -> None:
     model = mlp(*twins(4, 2, 3, 2, seed))
-    merged = onnxfde.optimize(model, keep=keep, verify=False).model
+    merged = onnxfde.optimize(model, keep=keep, quotient="refit", verify=False).model
     x = np.concatenate(samples((100, 3), 1, seed))
     most, size = largest_change(model, merged, [x])
     assert most <= bound(model, merged) + ROUNDING * size
@@ -135,7 +135,9 @@ def test_no_input_exceeds_the_certificate_of_two_merged_layers(
     seed: int, keep: float, which: str
 ) -> None:
     model = two_layers(seed)
-    merged = onnxfde.optimize(model, keep=keep, layers=(which,), verify=False).model
+    merged = onnxfde.optimize(
+        model, keep=keep, layers=(which,), quotient="refit", verify=False
+    ).model
     x = np.concatenate(samples((100, 3), 1, seed))
     most, size = largest_change(model, merged, [x])
     assert most <= bound(model, merged) + ROUNDING * size
@@ -168,7 +170,7 @@ def test_a_merge_behind_which_a_bias_appears_is_followed() -> None:
     found = weights(2, A=(3, 8), B=(8, 4), C=(4, 2))
     body = "h = MatMul(x, A) s = Mul(h, h) k = MatMul(s, B) r = Relu(k) y = MatMul(r, C)"
     model = built(body, found)
-    merged = onnxfde.optimize(model, neurons=4, verify=False).model
+    merged = onnxfde.optimize(model, neurons=4, quotient="refit", verify=False).model
     assert any(node.op_type == "Add" for node in merged.graph.node)
     x = np.concatenate(samples((300, 3), 1))
     most, _ = largest_change(model, merged, [x])
@@ -181,7 +183,7 @@ def test_a_narrow_value_between_two_layers_is_where_they_are_compared() -> None:
         "k = MatMul(z, C) q = Mul(k, k) y = MatMul(q, D)"
     )
     model = built(body, weights(3, A=(3, 10), B=(10, 2), C=(2, 9), D=(9, 2)))
-    merged = onnxfde.optimize(model, neurons=7, verify=False).model
+    merged = onnxfde.optimize(model, neurons=7, quotient="refit", verify=False).model
     x = np.concatenate(samples((500, 3), 1))
     most, size = largest_change(model, merged, [x])
     assert most <= bound(model, merged) + ROUNDING * size
@@ -344,7 +346,7 @@ def test_the_conv_net_of_the_project_is_certified() -> None:
     model = onnx.load(CONV_NET)
     assert bound(model, model) == 0.0
     assert cheap(Graph(model))
-    merged = onnxfde.optimize(CONV_NET, keep=0.5, verify=False).model
+    merged = onnxfde.optimize(CONV_NET, keep=0.5, quotient="refit", verify=False).model
     most, _ = largest_change(model, merged, samples((1, 1, 32, 32), 30))
     assert most <= bound(model, merged) < np.inf
 
@@ -474,7 +476,7 @@ def test_the_box_may_differ_by_input_and_element() -> None:
 
 def test_execution_stays_within_the_certificate_and_the_stated_rounding() -> None:
     model = mlp(*twins(6, 3, 4, 3))
-    merged = onnxfde.optimize(model, 0.0, verify=False).model
+    merged = onnxfde.optimize(model, 0.0, quotient="refit", verify=False).model
     found = certificate(model, merged)
     x = np.concatenate(samples((500, 4), 1)).astype(np.float32)
     before, after = outputs_of(model, x)[0], outputs_of(merged, x)[0]
