@@ -1,6 +1,7 @@
 """Shrinking a benchmark network by one of the methods to compare, and measuring what is left.
 
-Every figure comes from the test rows and the saved float32 model in onnxruntime.
+Every figure comes from the test rows and the saved float32 model in onnxruntime. The time hangs on
+the threads of the linear algebra: small products wait for each other where cores are busy.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 
@@ -131,13 +133,21 @@ METHODS: dict[str, Callable[[Net, int], Shrunk]] = {
 }
 
 
+def timed(work: Callable[[], Shrunk], threads: int | None) -> tuple[Shrunk, float]:
+    """Work and its seconds, with so many threads for linear algebra (None: as many as it takes)."""
+    import_module("scipy.optimize")  # its own linear algebra is limited only once it is loaded
+    with import_module("threadpoolctl").threadpool_limits(threads, user_api="blas"):
+        start = time.perf_counter()
+        return work(), time.perf_counter() - start
+
+
 @cache
-def measured(name: str, seed: int, method: str, neurons: int) -> Outcome:
+def measured(
+    name: str, seed: int, method: str, neurons: int, threads: int | None = None
+) -> Outcome:
     """Shrink, save, and run what was saved on the test rows."""
     net = load(name, seed)
-    start = time.perf_counter()
-    shrunk = METHODS[method](net, neurons)
-    seconds = time.perf_counter() - start
+    shrunk, seconds = timed(partial(METHODS[method], net, neurons), threads)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "small.onnx"
         onnx.save(shrunk.model, path)
