@@ -31,8 +31,9 @@ class OneAtATime(Budget):
     """The same search with one join a round."""
 
     @cached_property
-    def _tree(self) -> MergeTree:
-        return merge_tree(self._rows, self.layer.outgoing, share=0.0)
+    def tree(self) -> MergeTree:
+        """Joins in the order of their cost."""
+        return merge_tree(self.rows, self.layer.outgoing, share=0.0)
 
 
 def layers() -> Iterator[tuple[str, Layer, Metric]]:
@@ -52,7 +53,7 @@ def layers() -> Iterator[tuple[str, Layer, Metric]]:
 def left(budget: Budget) -> list[int]:
     """Neurons at each step."""
     found = [budget.within(eps) for eps in STEPS]
-    return [len(f.blocks) if f else budget.original.neurons for f in found]
+    return [f.layer.neurons if f else budget.original.neurons for f in found]
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ FLAT = 1e-26
 MOST_FAILURES = 8
 JITTER = 1e-12
 LEG = 150
+"""Steps of L-BFGS after which its lengths should be evened again."""
 WEAKEST = 1e-3
 
 Tick = Callable[[int], None]
@@ -82,16 +83,8 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     return None, damping
 
 
-def quasi_newton(objective: Objective, rows: FloatArray, steps: int, tick: Tick = untold) -> Fit:
-    """Where L-BFGS gets from `rows`."""
-    best = objective.fit(unit(rows))
-    for leg in range(0, steps, LEG):
-        best = one_leg(objective, best, min(LEG, steps - leg), tick)
-    return best
-
-
-def one_leg(objective: Objective, start: Fit, steps: int, tick: Tick) -> Fit:
-    """L-BFGS from neurons of evened curvature."""
+def quasi_newton(objective: Objective, start: Fit, steps: int, tick: Tick = untold) -> Fit:
+    """Where L-BFGS gets from `start`."""
     from scipy.optimize import minimize
 
     lengths = np.linalg.norm(start.outgoing, axis=0) * np.linalg.norm(start.rows, axis=1) ** 2

@@ -2,7 +2,7 @@
 
     Σ_r V′_kr u′_r u′_rᵀ ≈ Q_k   for all outputs k, in the metric
 
-Starts: the blocks of the merge tree; the solution for more neurons without those that matter least
+Starts: the blocks of the merge tree; those of twice as many without the ones that matter least
 (‖V_r‖² / [K⁻¹]_rr, exact after a refit); neurons drawn by importance; random ones. Each is moved
 downhill (`descent`), the best ones further than the rest. Evidence, real inputs of the layer with
 the outputs it should have, then pulls the solution away from the Gaussian one, on nine tenths of
@@ -12,15 +12,15 @@ its rows and only as far as the last tenth gains. What is accepted is the layer 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from onnxfde.budget import Budget, Reduced
-from onnxfde.descent import levenberg_marquardt, quasi_newton
+from onnxfde.descent import LEG, levenberg_marquardt, quasi_newton, unit
 from onnxfde.evidence import Evidence
-from onnxfde.merging import Indices
 from onnxfde.metric import kernel_scale
 from onnxfde.objective import Fit, Forms, Neurons, Objective, Target, summed
 from onnxfde.options import Tell
@@ -43,16 +43,21 @@ FEW_STEPS, MORE_STEPS = 15, 40
 
 @dataclass(eq=False)
 class Meter:
-    """Adds up steps for a listener."""
+    """Tells how far a search is, which takes about `steps` for each count it tries."""
 
     tell: Tell
-    total: int
+    steps: int
+    counts: int = 1
     done: int = 0
+
+    def start(self, tried: int, counts: int) -> None:
+        """Begin with the next count, of this many in all."""
+        self.done, self.counts = tried * self.steps, counts
 
     def tick(self, steps: int) -> None:
         """Some steps are done."""
-        self.done = min(self.done + steps, self.total)
-        self.tell(self.done, self.total)
+        self.done = min(self.done + steps, self.counts * self.steps)
+        self.tell(self.done, self.counts * self.steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,44 +73,38 @@ class Minimal:
         found = [self.lossless]
         if eps >= self.budget.floor and self.budget.layer.neurons:
             found += [self.budget.within(eps), self._bisected(eps)]
-        kept = [r for r in found if r and (r is self.lossless or self.allows(r, eps))]
-        return min(kept, key=lambda r: r.layer.neurons, default=None)
+        kept = [r for r in found if r and (r is self.lossless or self.error(r) <= eps)]
+        return min(kept, key=lambda r: (r.layer.neurons, self.measured(r)), default=None)
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
-        if self.lossless and self.lossless.layer.neurons <= count:
+        enough = self.lossless and self.lossless.layer.neurons <= count
+        if (enough and not self._inherited) or count >= self.budget.layer.neurons:
             return self.lossless
-        if count >= self.budget.layer.neurons:
-            return self.lossless
-        return self._solution(count, None, Meter(self.budget.tell, self._steps))[1]
+        return min(self._attempts(count), key=self.measured)
 
     def threshold(self) -> float:
         """The smallest ε at which a neuron can go."""
         count = self.budget.layer.neurons - 1
         if count < 1:
             return 0.0
-        found = self._solution(count, None, Meter(self.budget.tell, self._steps))[1]
-        return self._own_error(found)
+        return max(self.budget.floor, min(map(self.error, self._attempts(count))))
 
     def bound(self, count: int) -> float | None:
         """The least error of any layer with this many neurons, where something is known of it."""
         return float(self._bounds[count]) if count < len(self._bounds) else None
 
-    def allows(self, found: Reduced, eps: float) -> bool:
-        """Whether a layer is within ε: on held-out rows if there are any, else in the metric."""
-        return self._own_error(found) <= eps
+    def measured(self, found: Reduced) -> float:
+        """The error on held-out rows if there are any, else in the metric."""
+        return self.evidence.held_out.error(found.layer) if self.evidence else found.error
 
-    def _own_error(self, found: Reduced) -> float:
-        """The error, without what earlier layers brought in."""
-        if self.evidence is None:
-            return found.error
-        error = self.evidence.held_out.error(found.layer)
-        return math.sqrt(max(error**2 - self._inherited**2, 0.0))
+    def error(self, found: Reduced) -> float:
+        """What ε bounds: the error without what earlier layers brought in."""
+        return math.sqrt(max(self.measured(found) ** 2 - self._inherited**2, 0.0))
 
     @cached_property
     def _inherited(self) -> float:
-        assert self.evidence is not None
-        return self.evidence.held_out.error(self.budget.original)
+        return self.evidence.held_out.error(self.budget.original) if self.evidence else 0.0
 
     @cached_property
     def _bounds(self) -> FloatArray:
@@ -132,110 +131,120 @@ class Minimal:
     def _bisected(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε by bisection.
 
-        What is found for a count depends on the counts before it, never on ε, so that a larger ε
-        never leaves more neurons.
+        A count is good if any attempt at it is, whatever ε was before: a larger ε never leaves
+        more neurons.
         """
         high = self.lossless.layer.neurons if self.lossless else self.budget.layer.neurons
-        meter = Meter(self.budget.tell, self._steps * max(high - 1, 1).bit_length())
-        low, rows, best = 0, None, None
+        low, tried, fewest = 0, 0, None
         while high - low > 1:
-            count = (low + high) // 2
-            found, reduced = (None, None)
-            if (self.bound(count) or 0.0) <= eps:
-                found, reduced = self._solution(count, rows, meter)
-            if reduced and self.allows(reduced, eps):
-                high, rows, best = count, found, reduced
+            count, left = (low + high) // 2, (high - low - 1).bit_length()
+            self._meter.start(tried, tried + left)
+            if self._reaches(count, eps):
+                high = fewest = count
             else:
                 low = count
-        return best
+            tried += 1
+        return None if fewest is None else min(self._attempts(fewest), key=self.measured)
 
-    def _solution(
-        self, count: int, above: FloatArray | None, meter: Meter
-    ) -> tuple[FloatArray, Reduced]:
-        """The best layer of `count` neurons: its whitened rows, and as it is stored."""
-        key = (count, 0 if above is None else len(above))
-        if key not in self._solutions:
-            before = meter.done
-            self._solutions[key] = self._solved(count, above, meter)
-            meter.tick(before + self._steps - meter.done)
-        return self._solutions[key]
+    def _reaches(self, count: int, eps: float) -> bool:
+        """Whether some attempt at this count is within ε."""
+        if (self.bound(count) or 0.0) > eps:
+            return False
+        return any(self.error(attempt) <= eps for attempt in self._attempts(count))
+
+    def _attempts(self, count: int) -> Iterator[Reduced]:
+        """Layers of `count` neurons, made when they are asked for and kept."""
+        if count not in self._made:
+            self._made[count] = [], self._making(count)
+        kept, source = self._made[count]
+        yield from kept
+        for attempt in source:
+            kept.append(attempt)
+            yield attempt
 
     @cached_property
-    def _solutions(self) -> dict[tuple[int, int], tuple[FloatArray, Reduced]]:
+    def _made(self) -> dict[int, tuple[list[Reduced], Iterator[Reduced]]]:
         return {}
 
-    def _solved(
-        self, count: int, above: FloatArray | None, meter: Meter
-    ) -> tuple[FloatArray, Reduced]:
-        target, small = self._gaussian, self._small(count)
-        objective = Objective(((target, 1.0),), self._ridge)
-        if small:
-            fit = self._race(objective, count, above, meter)
-        else:
-            fit = quasi_newton(objective, self.budget.tree.cut(count)[0], STEPS, meter.tick)
-        merged = self.budget.candidate(count)
-        found = self._built(fit, objective, None)
-        if self.evidence is None:
-            return fit.rows, min(found, merged, key=lambda r: r.error)
-        return self._taught(fit, found, merged, meter)
+    @cached_property
+    def _meter(self) -> Meter:
+        """Counts the steps of one count after the other."""
+        taught = len(SHARES) * MORE_STEPS if self.evidence else 0
+        return Meter(self.budget.tell, max(STEPS, sum(n * steps for n, steps in RACE)) + taught)
 
-    def _taught(
-        self, fit: Fit, found: Reduced, merged: Reduced, meter: Meter
-    ) -> tuple[FloatArray, Reduced]:
-        """The solution after the evidence, as far as the rows held out gain by it."""
-        assert self.evidence is not None
-        judge, rows = self.evidence.held_out, fit.rows
-        scored = [(judge.error(r.layer), r) for r in (found, merged)]
-        width = rows.size + len(fit.outgoing) * len(rows)
+    def _making(self, count: int) -> Iterator[Reduced]:
+        """The refitted merge, then neurons moved downhill, then taught by the evidence."""
+        yield self.budget.candidate(count)
+        objective = Objective(((self._gaussian, 1.0),), self._ridge)
+        run = self._race if self._small(count) else self._long_run
+        fit = objective.fit(unit(self._starts(count)[0]))
+        for found in run(objective, count):
+            yield self._built(found, objective, None)
+            fit = min(fit, found, key=lambda f: f.value)
+        yield from self._taught(fit)
+
+    def _race(self, objective: Objective, count: int) -> Iterator[Fit]:
+        """Many starts, and the best of them further than the rest."""
+        fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
+        for many, steps in RACE:
+            chosen, fits = sorted(fits, key=lambda f: f.value)[:many], []
+            for start in chosen:
+                fits.append(levenberg_marquardt(objective, start.rows, steps, self._meter.tick))
+                yield fits[-1]
+
+    def _long_run(self, objective: Objective, count: int) -> Iterator[Fit]:
+        """The better start, leg by leg."""
+        fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
+        best = min(fits, key=lambda f: f.value)
+        for _ in range(0, STEPS, LEG):
+            best = quasi_newton(objective, best, LEG, self._meter.tick)
+            yield best
+
+    def _taught(self, fit: Fit) -> Iterator[Reduced]:
+        """Less and less Gaussian, as long as the rows held out gain by it."""
+        if self.evidence is None:
+            return
+        least, width = np.inf, fit.rows.size + fit.outgoing.size
         for number, share in enumerate(SHARES):
             batch = self.evidence.fitted.batch(number, width)
             observed = batch.observed(self.budget.metric)
             objective = Objective(((observed, 1.0), (self._gaussian, share)), self._ridge)
-            if self._small(len(rows)) and len(batch.inputs) * rows.size**2 <= MOST_PRODUCTS:
-                fit = levenberg_marquardt(objective, fit.rows, FEW_STEPS, meter.tick)
+            start = objective.fit(fit.rows)
+            if self._small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:
+                fit = levenberg_marquardt(objective, start.rows, FEW_STEPS, self._meter.tick)
             else:
-                fit = quasi_newton(objective, fit.rows, MORE_STEPS, meter.tick)
+                fit = quasi_newton(objective, start, MORE_STEPS, self._meter.tick)
             reduced = self._built(fit, objective, self.evidence.fitted)
-            scored.append((judge.error(reduced.layer), reduced))
-            if scored[-1][0] > min(error for error, _ in scored):
-                break
-        return rows, min(scored, key=lambda s: s[0])[1]
+            yield reduced
+            if self.measured(reduced) > least:
+                return
+            least = self.measured(reduced)
 
-    def _race(
-        self, objective: Objective, count: int, above: FloatArray | None, meter: Meter
-    ) -> Fit:
-        """Many starts, and the best of them further than the rest."""
-        fits = [objective.fit(rows) for rows in self._starts(count, above)]
-        for many, steps in RACE:
-            fits = sorted(fits, key=lambda f: f.value)[:many]
-            fits = [levenberg_marquardt(objective, f.rows, steps, meter.tick) for f in fits]
-        return min(fits, key=lambda f: f.value)
-
-    def _starts(self, count: int, above: FloatArray | None) -> list[FloatArray]:
-        """Rows to start from."""
-        rows, outgoing = self.budget.rows, self.budget.layer.outgoing
+    def _starts(self, count: int) -> list[FloatArray]:
+        """Whitened rows to start from."""
+        rows, tree = self.budget.rows, self.budget.tree
+        twice, _ = tree.cut(min(2 * count, tree.neurons))
+        found = [tree.cut(count)[0], self._strongest(twice, count)]
+        if not self._small(count):
+            return found
         rng = np.random.default_rng((self.seed, count))
-        found = [self.budget.tree.cut(count)[0]]
-        if above is not None:
-            found.append(self._without_weakest(above, count))
-        strength = np.linalg.norm(outgoing, axis=0) * kernel_scale(rows)
+        strength = np.linalg.norm(self.budget.layer.outgoing, axis=0) * kernel_scale(rows)
         odds = strength / strength.sum()
-        drawable = int(np.count_nonzero(odds)) >= count
+        enough = int(np.count_nonzero(odds)) >= count
         while len(found) < RACE[0][0]:
-            if drawable and len(found) % 2:
+            if enough and len(found) % 2:
                 found.append(rows[rng.choice(len(rows), count, replace=False, p=odds)])
             else:
                 found.append(rng.normal(size=(count, rows.shape[1])))
         return found
 
-    def _without_weakest(self, rows: FloatArray, count: int) -> FloatArray:
-        """The neurons whose loss a refit could least make up for."""
+    def _strongest(self, rows: FloatArray, count: int) -> FloatArray:
+        """The neurons whose loss a refit could make up for least."""
         fit = Objective(((self._gaussian, 1.0),), self._ridge).fit(rows)
         scale = kernel_scale(rows)
         alone = np.sum(fit.outgoing**2, axis=0) * scale**2
         saliency = alone / np.diag(np.linalg.inv(ridged_gram(rows, scale)))
-        kept: Indices = np.sort(np.argsort(saliency, kind="stable")[-count:])
-        return rows[kept]
+        return np.asarray(rows[np.sort(np.argsort(saliency, kind="stable")[-count:])])
 
     def _built(self, fit: Fit, objective: Objective, evidence: Evidence | None) -> Reduced:
         """The layer of these neurons as it reads back from the file, V′ fitted to rounded U′."""
@@ -272,9 +281,3 @@ class Minimal:
     @property
     def _ridge(self) -> float:
         return RIDGES[np.dtype(self.budget.dtype).name]
-
-    @property
-    def _steps(self) -> int:
-        """Steps that one count takes at most."""
-        taught = len(SHARES) * MORE_STEPS if self.evidence else 0
-        return max(STEPS, sum(many * steps for many, steps in RACE)) + taught
