@@ -11,17 +11,20 @@ the original on absolute values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onnxfde.affine import op
 from onnxfde.bounds import MOST_WORK, work
 from onnxfde.budget import ROUNDING_STEPS
+from onnxfde.errors import OptionError, UsageError, VerificationError
 from onnxfde.graph import FLOATS, ROUNDOFF, Graph, numpy_dtype
+from onnxfde.inputs import Array
 from onnxfde.maps import squares
 from onnxfde.operators import Uncertified
 from onnxfde.pairing import Box, Pairing
+from onnxfde.passes.base import PassResult
 from onnxfde.pattern import find_layers
 from onnxfde.polynomial import FloatArray
 
@@ -46,6 +49,66 @@ class Certificate:
     rounding: float | None = None
     """An estimate of what execution in the stored type may add."""
     unavailable: str | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest bound of all outputs; infinite without a certificate."""
+        known = [output.bound for output in self.outputs]
+        return np.inf if self.unavailable else max(known, default=0.0)
+
+    def beside(self, before: list[Array], after: list[Array]) -> Certificate:
+        """With the largest change that was seen, if the models were run."""
+        floats = [
+            float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0))
+            for a, b in zip(before, after, strict=True)
+            if np.issubdtype(a.dtype, np.floating) or a.dtype.name == "bfloat16"
+        ]
+        if len(floats) != len(self.outputs):
+            return self
+        pairs = zip(self.outputs, floats, strict=True)
+        return replace(self, outputs=tuple(replace(o, measured_max=seen) for o, seen in pairs))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a certificate is wanted (None: if it is cheap), and how large it may be."""
+
+    wanted: bool | None = None
+    limit: float | None = None
+
+    @classmethod
+    def asked(cls, wanted: bool | None, limit: float | None) -> Proof:
+        """What the options ask for."""
+        if limit is None:
+            return cls(wanted)
+        if not (np.isfinite(limit) and limit >= 0):
+            raise OptionError(f"--max-certified-error {limit} is not a number ≥ 0")
+        if wanted is False:
+            raise UsageError("--max-certified-error needs a certificate: drop --no-certify")
+        return cls(True, limit)
+
+    def of(self, original: Graph, result: PassResult, box: Box) -> Certificate | None:
+        """The certificate of a result, if it is wanted."""
+        if self.wanted is False or not result.changed:
+            return None
+        if self.wanted is None and not cheap(original):
+            text = "not certified: it would take a while (ask for it with --certify)"
+            return Certificate(described(box), unavailable=text)
+        return certify(original, Graph(result.model, original.folder), box)
+
+    def holds(self, found: Certificate | None) -> bool:
+        """Whether a certificate is small enough (no change needs none)."""
+        return self.limit is None or found is None or found.largest <= self.limit
+
+    def failure(self, found: Certificate | None) -> VerificationError:
+        """What to say when it is not."""
+        if found is None or found.unavailable:
+            reason = found.unavailable if found else "not certified"
+            return VerificationError(f"{reason}; --max-certified-error cannot be kept")
+        return VerificationError(
+            f"the certified error {found.largest:.3g} exceeds --max-certified-error "
+            f"{self.limit:g} in the {found.box}; allow more, or leave more neurons"
+        )
 
 
 def certify(original: Graph, result: Graph, box: Box) -> Certificate:
@@ -90,7 +153,7 @@ def largest(a: FloatArray) -> float:
 def described(box: Box) -> str:
     """The box as a user reads it."""
     texts = {
-        f"[{low:g}, {high:g}]" if np.ndim(low) == np.ndim(high) == 0 else "range of the data"
+        f"range [{low:g}, {high:g}]" if np.ndim(low) == np.ndim(high) == 0 else "range of the data"
         for low, high in box.values()
     }
     return texts.pop() if len(texts) == 1 else "range of the data"

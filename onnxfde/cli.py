@@ -124,7 +124,8 @@ def optimize(
     quotient: Annotated[
         Quotient | None,
         typer.Option(
-            help="How a block becomes fewer neurons. [default: refit for budget, single for paper]"
+            help="How a layer becomes fewer neurons: minimal chooses them freely, the others "
+            "merge blocks. [default: minimal for budget, single for paper]"
         ),
     ] = None,
     relation: Annotated[
@@ -140,12 +141,27 @@ def optimize(
     skip: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Not these layers (repeatable).")
     ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of minimal's random starts.")] = 0,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Run both models and compare them.")
     ] = True,
+    certify: Annotated[
+        bool | None,
+        typer.Option(
+            "--certify/--no-certify",
+            help="Bound the change for all inputs in the range. [default: if cheap]",
+            show_default=False,
+        ),
+    ] = None,
+    max_certified_error: Annotated[
+        float | None,
+        typer.Option(
+            metavar="E", help="Merge only as much as keeps the certified change of outputs below E."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Optimize again what these settings made before.")
     ] = False,
@@ -178,9 +194,12 @@ def optimize(
             linkage=linkage,
             layers=tuple(layers or ()),
             skip=tuple(skip or ()),
+            seed=seed,
             data=data,
             input_range=range_of(input_range),
             verify=verify,
+            certify=certify,
+            max_certified_error=max_certified_error,
             force=force,
             work=work,
         )

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onnxfde.certificate import Certificate
 from onnxfde.inspection import Inspection
 from onnxfde.passes.base import LayerChange, Work
 from onnxfde.pattern import Refusal
@@ -73,7 +74,17 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     """One row a layer."""
-    columns = ("shape", "neurons", "parameters", "GRP %", "bytes", "ε", "error", "measured")
+    columns = (
+        "shape",
+        "neurons",
+        "lossless",
+        "parameters",
+        "GRP %",
+        "ε",
+        "error",
+        "bound",
+        "measured",
+    )
     table = Table("layer", *columns)
     for layer in layers:
         share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
@@ -81,11 +92,13 @@ def layer_table(layers: tuple[LayerChange, ...]) -> Table:
             Text(layer.name),
             f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
             arrow(layer.neurons_before, layer.neurons_after),
+            "–" if layer.neurons_lossless is None else f"{layer.neurons_lossless:,}",
             arrow(layer.parameters_before, layer.parameters_after),
             f"{share:.1f}",
             arrow(layer.bytes_before, layer.bytes_after),
             "–" if layer.eps is None else f"{layer.eps:g}",
             f"{layer.error:.2g}",
+            "no bound" if layer.lower_bound is None else f"≥ {layer.lower_bound:.2g}",
             f"{layer.measured_error:.2g}",
         )
     return table
@@ -106,11 +119,29 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     size, count = report.bytes, report.parameters
     line(out, f"parameters  {arrow(count.before, count.after)}  (GRP {report.grp_percent:.1f} %)")
     line(out, f"bytes       {arrow(size.before, size.after)}")
+    for fold in report.folded:
+        saved = arrow(fold.parameters_before, fold.parameters_after)
+        line(out, f"folded      {fold.first} into {fold.second}: parameters {saved}")
     if report.verification:
         show_verification(out, report.verification)
+    if report.certificate:
+        show_certificate(out, report.certificate)
     if count.after > count.before:
         line(out, "The model grew: weights that other nodes read were copied (--skip such layers).")
     line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
+
+
+def show_certificate(out: Console, found: Certificate) -> None:
+    """What can happen at worst."""
+    if found.unavailable:
+        line(out, f"certified   {found.unavailable}")
+        return
+    for output in found.outputs:
+        seen = "" if output.measured_max is None else f" (seen: {output.measured_max:.3g})"
+        most = f"'{output.name}' changes by at most {output.bound:.3g}{seen}"
+        line(out, f"certified   {most} for all inputs in the {found.box}")
+    if found.rounding is not None:
+        line(out, f"            rounding in the runtime may add about {found.rounding:.1g}")
 
 
 def show_verification(out: Console, found: Verification) -> None:
@@ -138,6 +169,11 @@ def show_verification(out: Console, found: Verification) -> None:
         )
 
 
+def at_least(count: int, fewest: int) -> str:
+    """A count, and what it cannot go below."""
+    return f"{count:,} (≥ {fewest:,})" if fewest else f"{count:,}"
+
+
 def show_refusals(out: Console, refused: tuple[Refusal, ...]) -> None:
     """Every near miss with its reason."""
     for refusal in refused:
@@ -158,7 +194,7 @@ def show_inspection(found: Inspection) -> None:
                 f"{layer.parameters:,}",
                 f"{layer.neurons:,}",
                 f"{layer.lossless:,}",
-                *(f"{layer.neurons_at[eps]:,}" for eps in steps),
+                *(at_least(layer.neurons_at[eps], layer.fewest_at[eps]) for eps in steps),
             )
         out.print(table)
     for layer in found.layers:

@@ -1,10 +1,11 @@
-"""file → layers → merge order or partition → quotient → graph edit → comparison → report.
+"""file → layers → fewer neurons → graph edit → affine maps folded → certificate → comparison.
 
 `optimize` a model, and `verify` one against another.
 """
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,13 +14,15 @@ from typing import Any
 
 from onnxfde import __version__, files
 from onnxfde.budget import ROUNDING_STEPS
+from onnxfde.certificate import Certificate, Proof
 from onnxfde.errors import DataError
 from onnxfde.graph import ROUNDOFF, Graph, ModelProto, check, copy_of
-from onnxfde.inputs import Range, input_specs
+from onnxfde.inputs import Array, Range, input_specs
 from onnxfde.inspection import why_nothing
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_RANGE,
+    DEFAULT_SEED,
     Linkage,
     Norm,
     Quotient,
@@ -27,6 +30,7 @@ from onnxfde.options import (
     Semantics,
 )
 from onnxfde.passes.base import LayerChange, PassResult, Work
+from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.probe import Probe
 from onnxfde.provenance import is_own_work, stamp
@@ -34,6 +38,9 @@ from onnxfde.report import Change, Report
 from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.verification import Verification, compare, require_equal
+
+FINEST = 24
+"""A limit on the certified error is met by ε times 2⁻¹ to 2⁻ᶠᴵᴺᴱˢᵀ, or else by ε = 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +76,20 @@ def optimize(
     linkage: Linkage = "closure",
     layers: tuple[str, ...] = (),
     skip: tuple[str, ...] = (),
+    seed: int = DEFAULT_SEED,
     data: Data | None = None,
     input_range: Range = DEFAULT_RANGE,
     verify: bool = True,
+    certify: bool | None = None,
+    max_certified_error: float | None = None,
     force: bool = False,
     work: Work | None = None,
 ) -> Result:
     """Merge neurons that do the same thing; the model given is not changed.
+
+    The change of every output is certified for all inputs in the range (or in that of the data)
+    when that is cheap, or `certify` is true; with `max_certified_error` as much is merged as keeps
+    it below.
 
     >>> from onnxfde.demo import demo_data, demo_model
     >>> result = optimize(demo_model(), eps=0.1, data=demo_data())
@@ -95,35 +109,78 @@ def optimize(
         linkage=linkage,
         layers=tuple(layers),
         skip=tuple(skip),
+        seed=seed,
     )
+    proof = Proof.asked(certify, max_certified_error)
     work = work or Work()
     with work.timed("load"):
         source = open_model(model)
         probe, data_hash = open_data(source.graph, data, input_range)
     settings = {**asdict(merge), "data": data_hash, "input_range": list(probe.limits)}
+    settings["max_certified_error"] = max_certified_error
     if not force and is_own_work(source.graph, settings):
         return untouched(source, settings, work, "onnxfde made it with these settings before")
-    result = merge.apply(source.graph, probe, work)
+    result, certificate = proven(source.graph, merge, probe, proof, work)
     if not result.changed:
         return untouched(source, settings, work, why_nothing(source.graph, result), result)
-    return finished(
-        source, result, settings, work, verified(source, result, probe, merge, work, verify)
-    )
+    verification, old, new = verified(source, result, probe, merge, work, verify)
+    certificate = certificate and certificate.beside(old, new)
+    return finished(source, result, settings, work, verification, certificate)
+
+
+def passes(graph: Graph, merge: MergeNeurons, probe: Probe, work: Work) -> PassResult:
+    """Merge, then fold what stands side by side (not for a comparison with the paper)."""
+    merged = merge.apply(graph, probe, work)
+    if merge.semantics != "budget":
+        return merged
+    folded = FoldAffine().apply(Graph(merged.model, graph.folder), work)
+    return replace(merged, model=folded.model, folded=folded.folded)
+
+
+def proven(
+    graph: Graph, merge: MergeNeurons, probe: Probe, proof: Proof, work: Work
+) -> tuple[PassResult, Certificate | None]:
+    """What the passes make, with a certificate; under its limit, with as large an ε as that allows.
+
+    ε is bisected on powers of two and then 0. A count that was asked for is not changed.
+    """
+
+    def tried(merge: MergeNeurons) -> tuple[PassResult, Certificate | None]:
+        result = passes(graph, merge, probe, work)
+        with work.timed("certify"):
+            return result, proof.of(graph, result, probe.box(graph))
+
+    found = tried(merge)
+    if proof.holds(found[1]) or not found[0].changed:
+        return found
+    if merge.neurons is not None or merge.keep is not None:
+        raise proof.failure(found[1])
+    tries = {}
+
+    def holds(exponent: int) -> bool:
+        tries[exponent] = tried(merge.scaled(0.0 if exponent > FINEST else 2.0**-exponent))
+        return proof.holds(tries[exponent][1])
+
+    exponents = range(1, FINEST + 2)
+    at = bisect.bisect_left(exponents, True, key=holds)
+    if at == len(exponents):
+        raise proof.failure(tries[FINEST + 1][1])
+    return tries[exponents[at]]
 
 
 def verified(
     source: Source, result: PassResult, probe: Probe, merge: MergeNeurons, work: Work, wanted: bool
-) -> Verification:
+) -> tuple[Verification, list[Array], list[Array]]:
     """Check the result, run it beside the original, and hold it to what was promised."""
     check(result.model, "the result")
     if not wanted:
-        return Verification(unverified="verification was switched off")
+        return Verification(unverified="verification was switched off"), [], []
     work.say("comparing with the original")
     with work.timed("verify"):
         try:
             samples = verification_samples(source.graph, probe)
         except DataError as reason:
-            return Verification(unverified=str(reason))
+            return Verification(unverified=str(reason)), [], []
         after = Graph(result.model, source.graph.folder)
         verification, old, new = compare(source.graph, after, samples, work.tick)
         changed = [layer for layer in result.layers if layer.changed]
@@ -132,9 +189,10 @@ def verified(
             and merge.semantics == "budget"
             and all(map(lossless, changed))
         ):
-            roundoff = max(ROUNDOFF[layer.dtype] for layer in changed)
+            dtypes = {*(c.dtype for c in changed), *(f.dtype for f in result.folded)}
+            roundoff = max(ROUNDOFF[dtype] for dtype in dtypes)
             require_equal(source.graph, samples, old, new, roundoff)
-    return verification
+    return verification, old, new
 
 
 def lossless(layer: LayerChange) -> bool:
@@ -148,6 +206,7 @@ def finished(
     settings: dict[str, Any],
     work: Work,
     verification: Verification,
+    certificate: Certificate | None,
 ) -> Result:
     """The result with its provenance and its report."""
     model = copy_of(result.model)
@@ -161,8 +220,10 @@ def finished(
         parameters=Change(count_parameters(original), count_parameters(model, original)),
         bytes=Change(source.bytes, stored_bytes(graph)),
         layers=result.layers,
+        folded=result.folded,
         refused=result.refused,
         verification=verification,
+        certificate=certificate,
         seconds=work.seconds,
     )
     return Result(model, report, source)

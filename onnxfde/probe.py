@@ -27,6 +27,7 @@ DATA_ROWS = 16_384
 FEWEST_ROWS = 100
 
 Tick = Callable[[], None]
+Box = dict[str, tuple[FloatArray | float, FloatArray | float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,20 @@ class Probe:
             return None
         found = Evidence(inputs.rows, outputs)
         return found if len(found.outputs) == len(found.inputs) and found.enough else None
+
+    def box(self, graph: Graph) -> Box:
+        """The range of every input: that of the data, element by element, or the common one."""
+        if self.data is None:
+            return {value.name: self.limits for value in graph.inputs}
+        arrays = self.data.arrays
+        rowwise = {s.name: arrays[s.name].ndim > len(s.dims) for s in self.data.specs}
+        return {
+            name: (
+                arrays[name].min(axis=0, keepdims=not single).astype(np.float64),
+                arrays[name].max(axis=0, keepdims=not single).astype(np.float64),
+            )
+            for name, single in rowwise.items()
+        }
 
     def unknown(self, width: int, reason: str) -> LayerInputs:
         """Plain coefficients, for want of anything better."""

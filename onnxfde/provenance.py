@@ -1,6 +1,6 @@
 """What onnxfde writes about itself into a model, and how it recognises its own work.
 
-onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of all layers)
+onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of them)
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from onnxfde.graph import Graph, ModelProto
-from onnxfde.pattern import find_layers
+from onnxfde.graph import FLOATS, Graph, ModelProto, keyed_tensors, to_array
 
 PREFIX = "onnxfde."
 
@@ -38,10 +37,10 @@ def as_text(settings: dict[str, Any]) -> str:
 
 
 def weights_hash(graph: Graph) -> str:
-    """A hash of the coefficients of every layer."""
+    """A hash of every floating-point tensor that the model stores."""
     digest = hashlib.sha256()
-    for match in find_layers(graph)[0]:
-        digest.update(match.name.encode())
-        for array in (match.layer.incoming, match.layer.outgoing, match.layer.offset):
-            digest.update(array.tobytes())
+    for key, tensor in keyed_tensors(graph.model):
+        if tensor.data_type in FLOATS:
+            digest.update(f"{key} {list(tensor.dims)}".encode())
+            digest.update(to_array(tensor, graph.folder).tobytes())
     return digest.hexdigest()

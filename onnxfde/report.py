@@ -6,12 +6,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from onnxfde.passes.base import LayerChange
+from onnxfde.certificate import Certificate
+from onnxfde.passes.base import Fold, LayerChange
 from onnxfde.pattern import Refusal
 from onnxfde.verification import Verification
 
 SCHEMA = 1
-STAGES = ("load", "match", "partition", "quotient", "verify", "save")
+STAGES = ("load", "match", "partition", "quotient", "fold", "certify", "verify", "save")
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class Report:
     parameters: Change
     bytes: Change
     layers: tuple[LayerChange, ...] = ()
+    folded: tuple[Fold, ...] = ()
     refused: tuple[Refusal, ...] = ()
     verification: Verification | None = None
+    certificate: Certificate | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     output_sha256: str | None = None
     unchanged: str | None = None
@@ -65,8 +68,10 @@ class Report:
             "grp_percent": round(self.grp_percent, 4),
             "bytes": asdict(self.bytes),
             "layers": [asdict(layer) for layer in self.layers],
+            "folded": [asdict(fold) for fold in self.folded],
             "refused": [asdict(refusal) for refusal in self.refused],
             "verification": asdict(self.verification) if self.verification else None,
+            "certificate": asdict(self.certificate) if self.certificate else None,
             "unchanged": self.unchanged,
             "seconds": {stage: round(self.seconds.get(stage, 0.0), 6) for stage in STAGES},
         }

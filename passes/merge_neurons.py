@@ -9,7 +9,7 @@ the neurons that its quotient gives it. `erode`: the same with distances as EROD
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, get_args
 
@@ -206,6 +206,11 @@ class MergeNeurons:
             remark=remark,
         )
         return change, reduced.layer if reduced else None
+
+    def scaled(self, factor: float) -> MergeNeurons:
+        """The same with every ε multiplied."""
+        by_layer = tuple((name, factor * eps) for name, eps in self.layer_eps)
+        return replace(self, eps=factor * self.eps, layer_eps=by_layer)
 
     def eps_of(self, name: str) -> float:
         """ε of one layer: its own, else that of a glob, else the common one."""

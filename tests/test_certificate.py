@@ -471,7 +471,7 @@ def test_the_box_may_differ_by_input_and_element() -> None:
     wide: Box = {"x": (-1.0, 1.0), "z": (-1.0, 1.0)}
     small, large = (certify(*graphs, box) for box in (narrow, wide))
     assert small.outputs[0].bound < large.outputs[0].bound
-    assert (small.box, large.box) == ("range of the data", "[-1, 1]")
+    assert (small.box, large.box) == ("range of the data", "range [-1, 1]")
 
 
 def test_execution_stays_within_the_certificate_and_the_stated_rounding() -> None:

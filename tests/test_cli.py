@@ -86,7 +86,17 @@ def test_the_report_has_every_documented_field(tmp_path: Path) -> None:
     assert verification["metric_after"] > verification["metric_before"] > 0
     assert 0 < verification["relative_l2"] < 0.13
     assert {"max_abs_error", "mean_abs_error", "mse", "source"} <= verification.keys()
-    assert list(found["seconds"]) == ["load", "match", "partition", "quotient", "verify", "save"]
+    assert list(found["seconds"]) == [
+        "load", "match", "partition", "quotient", "fold", "certify", "verify", "save",
+    ]  # fmt: skip
+    certificate = found["certificate"]
+    assert certificate["box"] == "range of the data"
+    (output,) = certificate["outputs"]
+    assert output["name"] == "y"
+    assert 0 < output["measured_max"] < output["bound"]
+    assert 0 < certificate["rounding"] < output["bound"]
+    assert certificate["unavailable"] is None
+    assert found["folded"] == []
     assert found["refused"] == []
 
 
