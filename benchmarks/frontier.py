@@ -110,12 +110,16 @@ def bar_rows(names: Iterable[str]) -> Iterator[tuple[object, ...]]:
 
 
 def ladder(name: str, method: str) -> Iterator[list[Outcome]]:
-    """All seeds at each count, largest first; no further where a tool leaves all neurons."""
+    """All seeds at each count, largest first; once where fewer are left than were asked for."""
+    before: list[int] = []
     for neurons in LADDERS[name]:
         found = [measured(name, seed, method, neurons, threads=1) for seed in seeds(name)]
-        yield found
-        if all(outcome.neurons == outcome.before for outcome in found):
-            return
+        left = [outcome.neurons for outcome in found]
+        if left != before:
+            yield found
+        if left == [outcome.before for outcome in found]:
+            return  # the tool removes nothing
+        before = left
 
 
 def ladder_rows(name: str) -> Iterator[tuple[object, ...]]:
