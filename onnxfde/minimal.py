@@ -34,8 +34,9 @@ MOST_FORMS, MOST_WIDTH = 2_000_000, 64
 MOST_PRODUCTS = 2e9
 RACE = ((12, 15), (4, 40), (2, 150))
 """Levenberg–Marquardt: how many of the best starts go on, and for how many steps."""
-STEPS = 450
-"""L-BFGS."""
+LEGS = 3
+MOST_WORK, FEWEST_STEPS = 3e12, 10
+"""L-BFGS takes LEGS·LEG steps, or fewer in layers where that is more work (multiplications)."""
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 """The weight of the Gaussian target beside the evidence, less and less."""
 FEW_STEPS, MORE_STEPS = 15, 40
@@ -84,11 +85,11 @@ class Minimal:
         return min(self._attempts(count), key=self.measured)
 
     def threshold(self) -> float:
-        """The smallest ε at which a neuron can go."""
+        """An ε at which a neuron can go: that of the cheapest merge."""
         count = self.budget.layer.neurons - 1
         if count < 1:
             return 0.0
-        return max(self.budget.floor, min(map(self.error, self._attempts(count))))
+        return max(self.budget.floor, self.error(self.budget.candidate(count)))
 
     def bound(self, count: int) -> float | None:
         """The least error of any layer with this many neurons, where something is known of it."""
@@ -170,7 +171,9 @@ class Minimal:
     def _meter(self) -> Meter:
         """Counts the steps of one count after the other."""
         taught = len(SHARES) * MORE_STEPS if self.evidence else 0
-        return Meter(self.budget.tell, max(STEPS, sum(n * steps for n, steps in RACE)) + taught)
+        return Meter(
+            self.budget.tell, max(LEGS * LEG, sum(n * steps for n, steps in RACE)) + taught
+        )
 
     def _making(self, count: int) -> Iterator[Reduced]:
         """The refitted merge, then neurons moved downhill, then taught by the evidence."""
@@ -196,8 +199,11 @@ class Minimal:
         """The better start, leg by leg."""
         fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
         best = min(fits, key=lambda f: f.value)
-        for _ in range(0, STEPS, LEG):
-            best = quasi_newton(objective, best, LEG, self._meter.tick)
+        layer = self.budget.layer
+        step = 6 * count * layer.neurons * (layer.inputs + layer.outputs)
+        steps = int(np.clip(MOST_WORK / (LEGS * step), FEWEST_STEPS, LEG))
+        for _ in range(LEGS):
+            best = quasi_newton(objective, best, steps, self._meter.tick)
             yield best
 
     def _taught(self, fit: Fit) -> Iterator[Reduced]:
