@@ -18,7 +18,7 @@ from onnxfde.report import Report
 from onnxfde.verification import Verification
 
 LARGE_ERROR = 0.1
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 140
 
 
 def console(stderr: bool = False) -> Console:
@@ -74,19 +74,11 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     """One row a layer."""
-    columns = (
-        "shape",
-        "neurons",
-        "lossless",
-        "parameters",
-        "GRP %",
-        "ε",
-        "error",
-        "bound",
-        "measured",
-    )
-    table = Table("layer", *columns)
+    sizes = ("shape", "neurons", "lossless", "parameters", "GRP %", "bytes")
+    table = Table("layer", *sizes, "ε", "error", "measured")
     for layer in layers:
+        known = layer.lower_bound is not None
+        bound = f"≥ {layer.lower_bound:.2g}" if known else "no bound"
         share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
         table.add_row(
             Text(layer.name),
@@ -96,9 +88,8 @@ def layer_table(layers: tuple[LayerChange, ...]) -> Table:
             arrow(layer.parameters_before, layer.parameters_after),
             f"{share:.1f}",
             arrow(layer.bytes_before, layer.bytes_after),
-            "–" if layer.eps is None else f"{layer.eps:g}",
-            f"{layer.error:.2g}",
-            "no bound" if layer.lower_bound is None else f"≥ {layer.lower_bound:.2g}",
+            "–" if layer.eps is None else f"{layer.eps:.3g}",
+            f"{layer.error:.2g} ({bound})",
             f"{layer.measured_error:.2g}",
         )
     return table
