@@ -62,7 +62,7 @@ def steps(system: str, variant: int) -> list[Step]:
     """What is measured on a network, apart from the network itself."""
     rows = rows_of(system, variant)[1:]
     found = [Step(method, row) for row in rows for method in METHODS]
-    if SYSTEMS[system].public:
+    if variant == 1:
         found += [Step(method, half(system)) for method in COUNTED]
     return found
 

@@ -6,8 +6,9 @@ The paper prunes single weights by setting them to zero, only in the matrices in
     Wanda       the smallest |W_ij|·‖x_j‖ of each input j, x_j on 128 samples (‖x_j‖ is common to a
                 column, so |W_ij| decides alone: the paper's GRP column allows no other reading)
 
-`forward` and `backward` are ε-FDE and ε-BDE with one neuron for each block, at the paper's ε. The
-others get a count of neurons: the largest that leaves no more parameters than the paper's row has.
+`forward` and `backward` are ε-FDE and ε-BDE with one neuron for each block, at the paper's ε;
+`erode` is ε-FDE as the paper's tool decides it, with as many neurons as a block needs. The others
+get a count of neurons: the largest that leaves no more parameters than the paper's row has.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import onnxfde
 from benchmarks.paper.published import Row
 from benchmarks.tasks import Array
 from onnxfde.graph import Graph, copy_of
-from onnxfde.options import Quotient, Relation
+from onnxfde.options import Quotient, Relation, Semantics
 from onnxfde.pattern import Match, find_layers
 from onnxfde.polynomial import Layer
 from onnxfde.rewrite import write_layer
@@ -33,7 +34,7 @@ from onnxfde.size import count_parameters
 
 CALIBRATION = 128
 KNOWN = 2000
-"""Unlabelled training inputs for `minimal-data`."""
+"""Unlabelled training inputs for `refit-data` and `minimal-data`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +107,16 @@ def affordable(network: Network, target_grp: float) -> int:
     return max(1, floor((target_grp / 100 * total - fixed) / each + 1e-9))
 
 
-def lumped(relation: Relation, network: Network, row: Row) -> onnx.ModelProto:
-    """ε-FDE (forward) or ε-BDE (backward) as in the paper."""
+def lumped(
+    semantics: Semantics, relation: Relation, quotient: Quotient, network: Network, row: Row
+) -> onnx.ModelProto:
+    """ε-FDE (forward) or ε-BDE (backward) as in the paper or in its tool."""
     return onnxfde.optimize(
         network.path,
         layer_eps={m.name: eps for m, eps in zip(network.layers, row.eps, strict=True)},
-        semantics="paper",
+        semantics=semantics,
         relation=relation,
-        quotient="single",
+        quotient=quotient,
         input_range=network.limits,
         verify=False,
         certify=False,
@@ -202,14 +205,16 @@ def without_weights(network: Network, pruned: Callable[[int, Array], Array]) -> 
 
 
 METHODS: dict[str, Callable[[Network, Row], onnx.ModelProto]] = {
-    "forward": partial(lumped, "forward"),
-    "backward": partial(lumped, "backward"),
+    "forward": partial(lumped, "paper", "forward", "single"),
+    "backward": partial(lumped, "paper", "backward", "single"),
+    "erode": partial(lumped, "erode", "forward", "exact"),
     "magnitude": magnitude,
     "wanda": wanda,
     "structured": structured,
     "refit": partial(merged, "refit", False),
+    "refit-data": partial(merged, "refit", True),
     "minimal": partial(merged, "minimal", False),
     "minimal-data": partial(merged, "minimal", True),
 }
-COUNTED = ("structured", "refit", "minimal", "minimal-data")
+COUNTED = ("structured", "refit", "refit-data", "minimal", "minimal-data")
 """Methods that get a count of neurons, and so any GRP."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.published import Figure, Row, rows_of
+from benchmarks.paper.published import Figure, Row, half, rows_of
 from benchmarks.paper.store import Store
-from benchmarks.paper.tables import TITLES, Cells, found_at, measured, summarised
+from benchmarks.paper.tables import LUMPED, TITLES, Cells, found_at, measured, summarised
 
 GROUPS = {
     "synthetic": ("RN", "EN", "POL", "GLY"),
@@ -17,10 +17,12 @@ GROUPS = {
 STYLES = {
     "forward": ("tab:blue", "s-"),
     "backward": ("tab:cyan", "v-"),
+    "erode": ("navy", "^:"),
     "magnitude": ("tab:orange", ".:"),
     "wanda": ("tab:brown", ".:"),
     "structured": ("tab:gray", ".--"),
     "refit": ("tab:olive", ".--"),
+    "refit-data": ("tab:pink", ".--"),
     "minimal": ("tab:green", "o-"),
     "minimal-data": ("tab:purple", "o-"),
 }
@@ -52,15 +54,19 @@ def panels(rows: int, columns: int) -> tuple[Any, Any]:
 
 def save(figure: Any, handles: tuple[Any, Any], path: Path) -> None:
     """With one legend for all panels, as PNG and SVG."""
-    figure.legend(*handles, loc="lower center", ncol=5, frameon=False)
-    figure.tight_layout(rect=(0, 0.08 if len(figure.axes) > 4 else 0.16, 1, 1))
+    width, height = figure.get_size_inches()
+    columns = int(width // 3)
+    lines = -(-len(handles[0]) // columns)
+    figure.legend(*handles, loc="lower center", ncol=columns, frameon=False)
+    figure.tight_layout(rect=(0, (0.1 + 0.22 * lines) / height, 1, 1))
     figure.savefig(path.with_suffix(".png"), dpi=110)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
 
 
 def ours(cells: Cells, system: str, method: str) -> list[tuple[Row, Figure]]:
-    """What a method makes of variant 1 at each configuration."""
-    pairs = ((row, found_at(cells, row, method)) for row in rows_of(system))
+    """What a method makes of variant 1 at each configuration, and at half of the smallest."""
+    rows = [*rows_of(system), half(system)]
+    pairs = ((row, found_at(cells, row, method)) for row in rows)
     return [(row, figure) for row, figure in pairs if figure]
 
 
@@ -70,7 +76,7 @@ def sensitivity(cells: Cells, systems: list[str], path: Path) -> None:
     for at, system in enumerate(systems):
         curves = [(PAPER, [(row, row.fde) for row in rows_of(system)])] + [
             ((f"{TITLES[method]} here", *STYLES[method]), ours(cells, system, method))
-            for method in ("forward", "backward")
+            for method in LUMPED
         ]
         for (label, color, style), curve in curves:
             x = [row.eps[0] for row, _ in curve]

@@ -14,13 +14,16 @@ from benchmarks.paper.store import Result
 from benchmarks.table import Section
 
 MISSING = "–"
+LUMPED = ("forward", "backward", "erode")
 TITLES = {
     "forward": "ε-FDE",
     "backward": "ε-BDE",
+    "erode": "ε-FDE of ERODE, exact",
     "magnitude": "magnitude",
     "wanda": "Wanda",
     "structured": "structured magnitude",
     "refit": "budget + refit",
+    "refit-data": "budget + refit, 2,000 inputs",
     "minimal": "minimal",
     "minimal-data": "minimal, 2,000 inputs",
 }
@@ -102,14 +105,14 @@ def seeds(cells: Cells, system: str, variant: int) -> int:
 
 def paper_table(cells: Cells, system: str, variant: int) -> Section:
     """The paper's methods: its own figures, and ours at the same ε and ratios."""
-    heads = ["ε-FDE, paper", "ε-FDE here", "ε-BDE here", "magnitude, paper", "magnitude here"]
-    heads += ["Wanda, paper", "Wanda here"]
+    heads = ["ε-FDE, paper", *(f"{TITLES[method]} here" for method in LUMPED)]
+    heads += [f"{name}, {where}" for name in ("magnitude", "Wanda") for where in ("paper", "here")]
     header = "config | ε | " + " | ".join(f"{head}: GRP % | MSE" for head in heads)
     body = []
     for row in rows_of(system, variant):
-        ours = {m: found_at(cells, row, m) for m in ("forward", "backward", "magnitude", "wanda")}
-        figures = [row.fde, ours["forward"], ours["backward"]]
-        figures += [row.magnitude, ours["magnitude"], row.wanda, ours["wanda"]]
+        figures = [row.fde, *(found_at(cells, row, method) for method in LUMPED)]
+        figures += [row.magnitude, found_at(cells, row, "magnitude")]
+        figures += [row.wanda, found_at(cells, row, "wanda")]
         eps = ", ".join(f"{e:g}" for e in row.eps)
         body.append([row.config, eps, *(text for figure in figures for text in shown(figure))])
     return Section("", header, body)
