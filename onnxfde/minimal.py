@@ -149,7 +149,7 @@ class Minimal:
 
     def _reaches(self, count: int, eps: float) -> bool:
         """Whether some attempt at this count is within ε."""
-        if (self.bound(count) or 0.0) > eps:
+        if self.evidence is None and (self.bound(count) or 0.0) > eps:
             return False
         return any(self.error(attempt) <= eps for attempt in self._attempts(count))
 
@@ -274,9 +274,8 @@ class Minimal:
         """The layer under Gaussian inputs, in the cheaper of two ways."""
         layer, width = self.budget.layer, self.budget.layer.inputs + 1
         size = layer.outputs * width**2
-        if size <= max(
-            layer.neurons * (width + layer.outputs), MOST_FORMS if width < MOST_WIDTH else 0
-        ):
+        cheaper = size <= layer.neurons * (width + layer.outputs)
+        if cheaper or (width <= MOST_WIDTH and size <= MOST_FORMS):
             return Forms(summed(self.budget.rows, layer.outgoing))
         return Neurons(self.budget.rows, layer.outgoing)
 
