@@ -134,13 +134,19 @@ def test_the_most_neurons_within_a_grp_are_affordable(
     assert one_more > target - 5
 
 
-@pytest.mark.parametrize("method", ["refit", "minimal", "minimal-data"])
+@pytest.mark.parametrize("method", ["refit", "refit-data", "minimal", "minimal-data"])
 def test_no_more_is_left_than_in_the_papers_row(tmp_path: Path, method: str) -> None:
     net = network(tmp_path, 2, 12, 2)
     model = methods.METHODS[method](net, configured(grp=70.0))
     assert methods.grp_percent(model, net.model) <= 70.0
-    again = methods.METHODS[method](net, configured(grp=69.0))
-    assert again is model  # five neurons are lossless: nothing to search for
+    (left,) = methods.widths(model)
+    assert left <= 5  # (2 + 1)(2 + 2)/2 − 1 are lossless
+
+
+def test_minimal_goes_below_what_is_lossless(tmp_path: Path) -> None:
+    net = network(tmp_path, 2, 12, 2)
+    model = methods.METHODS["minimal"](net, configured(grp=30.0))
+    assert methods.widths(model) == [methods.affordable(net, 30.0)] == [3]
 
 
 @pytest.mark.parametrize("method", ["forward", "backward"])

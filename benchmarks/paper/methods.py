@@ -14,10 +14,11 @@ get a count of neurons: the largest that leaves no more parameters than the pape
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import floor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,10 +46,6 @@ class Network:
     known: Array
     """Training inputs."""
     limits: tuple[float, float]
-    made: dict[tuple[Quotient, bool], list[tuple[int, onnx.ModelProto]]] = field(
-        default_factory=dict
-    )
-    """What was made for a count of neurons: at a smaller count it may do as well."""
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -59,6 +56,11 @@ class Network:
     def layers(self) -> list[Match]:
         """Its wide layers, in order."""
         return find_layers(Graph(self.model))[0]
+
+    @cached_property
+    def lossless(self) -> onnx.ModelProto:
+        """The fewest neurons that compute the same up to rounding."""
+        return optimized(self, eps=0.0, quotient="minimal")
 
     @property
     def input(self) -> str:
@@ -107,40 +109,31 @@ def affordable(network: Network, target_grp: float) -> int:
     return max(1, floor((target_grp / 100 * total - fixed) / each + 1e-9))
 
 
+def optimized(network: Network, **options: Any) -> onnx.ModelProto:
+    """What onnxfde makes of a network; it knows the range of the inputs."""
+    limits = network.limits
+    return onnxfde.optimize(
+        network.path, input_range=limits, verify=False, certify=False, **options
+    ).model
+
+
 def lumped(
     semantics: Semantics, relation: Relation, quotient: Quotient, network: Network, row: Row
 ) -> onnx.ModelProto:
     """ε-FDE (forward) or ε-BDE (backward) as in the paper or in its tool."""
-    return onnxfde.optimize(
-        network.path,
-        layer_eps={m.name: eps for m, eps in zip(network.layers, row.eps, strict=True)},
-        semantics=semantics,
-        relation=relation,
-        quotient=quotient,
-        input_range=network.limits,
-        verify=False,
-        certify=False,
-    ).model
+    eps = {m.name: eps for m, eps in zip(network.layers, row.eps, strict=True)}
+    return optimized(
+        network, layer_eps=eps, semantics=semantics, relation=relation, quotient=quotient
+    )
 
 
 def merged(quotient: Quotient, data: bool, network: Network, row: Row) -> onnx.ModelProto:
     """By onnxfde's own search, with no more parameters than the paper's row has."""
     neurons = affordable(network, row.fde.grp)
-    made = network.made.setdefault((quotient, data), [])
-    for asked, model in made:
-        if max(widths(model)) <= neurons <= asked:
-            return model
-    model = onnxfde.optimize(
-        network.path,
-        neurons=neurons,
-        quotient=quotient,
-        data={network.input: network.known[:KNOWN].copy()} if data else None,
-        input_range=network.limits,
-        verify=False,
-        certify=False,
-    ).model
-    made.append((neurons, model))
-    return model
+    if quotient == "minimal" and neurons >= max(widths(network.lossless)):
+        return network.lossless
+    known = {network.input: network.known[:KNOWN].copy()} if data else None
+    return optimized(network, neurons=neurons, quotient=quotient, data=known)
 
 
 def structured(network: Network, row: Row) -> onnx.ModelProto:
