@@ -98,9 +98,7 @@ def train(task: Task, rows: Rows, seed: int) -> Any:
     net = square_net(rows.x_train.shape[1], task.hidden, rows.outputs)
     loss_of = torch.nn.CrossEntropyLoss() if rows.classes else torch.nn.MSELoss()
     optimizer = torch.optim.Adam(net.parameters(), task.rate)
-    x, y, x_valid, y_valid = map(
-        torch.from_numpy, (rows.x_train, rows.y_train, rows.x_valid, rows.y_valid)
-    )
+    x, y, x_val, y_val = map(torch.from_numpy, (rows.x_train, rows.y_train, rows.x_val, rows.y_val))
     whole = len(x) // task.batch * task.batch
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, task.epochs * whole // task.batch
@@ -112,7 +110,7 @@ def train(task: Task, rows: Rows, seed: int) -> Any:
             loss_of(net(x[batch]), y[batch]).backward()
             optimizer.step()
             schedule.step()
-        if len(x_valid) and (loss := loss_of(net(x_valid), y_valid).item()) < best:
+        if len(x_val) and (loss := loss_of(net(x_val), y_val).item()) < best:
             best, best_state = loss, deepcopy(net.state_dict())
     if best_state:
         net.load_state_dict(best_state)

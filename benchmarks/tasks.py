@@ -35,8 +35,8 @@ class Rows:
     y_train: Array
     x_test: Array
     y_test: Array
-    x_valid: Array
-    y_valid: Array
+    x_val: Array
+    y_val: Array
 
     @property
     def classes(self) -> bool:
@@ -100,23 +100,29 @@ def binding(s: Array) -> Array:
     return np.stack([-r1 - r2, r1 - r3, r2 - r4, r3 + r4 - r5, -r1 - r2 - r3 - r4 - r5, r5], axis=1)
 
 
-def simulated(slope: Callable[[Array], Array], species: int, high: float, seed: int) -> Rows:
-    """Uniform states in [0, high] and their derivatives."""
-    states = np.random.default_rng(seed).uniform(0, high, (STATES, species))
-    targets, train = slope(states), STATES * 9 // 10
+def simulated(
+    slope: Callable[[Array], Array],
+    species: int,
+    between: tuple[float, float],
+    seed: int,
+    parts: tuple[int, int] = (STATES * 9 // 10, 0),
+) -> Rows:
+    """Uniform states in a box and their derivatives; `parts` train and validate, the rest tests."""
+    states = np.random.default_rng(seed).uniform(*between, (STATES, species))
+    targets, train = slope(states), parts[0]
     x = min_max(states, states[:train]).astype(np.float32)
     y = min_max(targets, targets[:train]).astype(np.float32)
-    return parted(x, y, train)
+    return parted(x, y, *parts)
 
 
 def gly_rows(seed: int) -> Rows:
     """The glycolytic oscillator in [0, 100]⁷."""
-    return simulated(glycolysis, 7, 100.0, seed)
+    return simulated(glycolysis, 7, (0.0, 100.0), seed)
 
 
 def rn_rows(seed: int) -> Rows:
     """The reaction network in [0, 100]⁶: its derivatives are quadratic, a net can be exact."""
-    return simulated(binding, 6, 100.0, seed)
+    return simulated(binding, 6, (0.0, 100.0), seed)
 
 
 def shared_file(name: str) -> Path:
@@ -129,33 +135,45 @@ def shared_file(name: str) -> Path:
     return path
 
 
-def read_table(name: str) -> list[list[str]]:
-    """The lines of an xz-compressed table of comma-separated values."""
-    text = lzma.decompress(shared_file(f"data/{name}").read_bytes()).decode()
-    return [line for line in csv.reader(io.StringIO(text)) if line]
+def read_table(path: Path, delimiter: str = ",") -> list[list[str]]:
+    """The lines of a table of separated values, xz-compressed if its name ends so."""
+    raw = path.read_bytes()
+    text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
+    return [line for line in csv.reader(io.StringIO(text), delimiter=delimiter) if line]
 
 
-def tabular(x: Array, y: Array, seed: int) -> Rows:
-    """Shuffle, split 70/20/10 and scale."""
+def tabular(x: Array, y: Array, seed: int, numbers: int | None = None) -> Rows:
+    """Shuffle, split 70/20/10 and scale; columns after the first `numbers` stay as they are."""
     order = np.random.default_rng(seed).permutation(len(x))
     x, y, train = x[order], y[order], len(x) * 7 // 10
-    x = standardised(x, x[:train]).astype(np.float32)
+    numeric, other = x[:, :numbers], x[:, x.shape[1] if numbers is None else numbers :]
+    x = np.hstack([standardised(numeric, numeric[:train]), other]).astype(np.float32)
     y = min_max(y, y[:train]).astype(np.float32)
     return parted(x, y, train, len(x) // 5)
 
 
-def abalone_rows(seed: int) -> Rows:
+def abalone_table(path: Path) -> tuple[Array, Array]:
     """Abalone: sex as three columns and seven measures; the rings are the target."""
-    lines = read_table("abalone.data.xz")
+    lines = read_table(path)
     sex = [[float(line[0] == kind) for kind in "MFI"] for line in lines]
     numbers = np.array([line[1:] for line in lines], dtype=np.float64)
-    return tabular(np.hstack([sex, numbers[:, :-1]]), numbers[:, -1:], seed)
+    return np.hstack([sex, numbers[:, :-1]]), numbers[:, -1:]
+
+
+def abalone_rows(seed: int) -> Rows:
+    """The rows of Abalone."""
+    return tabular(*abalone_table(shared_file("data/abalone.data.xz")), seed)
+
+
+def protein_table(path: Path) -> tuple[Array, Array]:
+    """Protein tertiary structure (CASP): nine measures; the RMSD is the target."""
+    numbers = np.array(read_table(path)[1:], dtype=np.float64)
+    return numbers[:, 1:], numbers[:, :1]
 
 
 def protein_rows(seed: int) -> Rows:
-    """Protein tertiary structure (CASP): nine measures; the RMSD is the target."""
-    numbers = np.array(read_table("CASP.csv.xz")[1:], dtype=np.float64)
-    return tabular(numbers[:, 1:], numbers[:, :1], seed)
+    """The rows of Protein."""
+    return tabular(*protein_table(shared_file("data/CASP.csv.xz")), seed)
 
 
 def digits_rows(seed: int) -> Rows:

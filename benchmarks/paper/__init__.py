@@ -1,0 +1,1 @@
+"""The paper's evaluation: its systems, networks, methods, tables and plots."""

@@ -1,0 +1,115 @@
+"""How the networks of the paper's evaluation are trained: Adam, then least squares.
+
+Adam takes large batches, halves its rate when the validation error stalls, and keeps the epoch that
+validates best. The last layer is linear in its weights, so that its best ones are then solved for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tasks import Array, Rows
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train."""
+
+    epochs: int
+    batch: int
+    rate: float
+    patience: int = 5  # epochs without a better validation before the rate is halved
+    stop: int = 30  # epochs without a better validation before training ends
+    solve: bool = True  # whether least squares finish the last layer
+    version: int = VERSION
+
+
+def recipe_of(system: str, variant: int) -> Recipe:
+    """The recipe of a network."""
+    if variant > 1:
+        return Recipe(epochs=300, batch=256, rate=0.005)
+    return {
+        "Abalone": Recipe(epochs=200, batch=128, rate=0.003, solve=False),
+        "HEPC": Recipe(epochs=40, batch=2048, rate=0.01, solve=False),
+        "Metro": Recipe(epochs=100, batch=512, rate=0.01, solve=False),
+        "Protein": Recipe(epochs=100, batch=512, rate=0.01, solve=False),
+    }.get(system, Recipe(epochs=100, batch=256, rate=0.005))
+
+
+def train(
+    widths: tuple[int, ...], rows: Rows, recipe: Recipe, seed: int, tell: Callable[[str], None]
+) -> Any:
+    """A trained network: the square follows each odd layer."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    net = square_layers(widths)
+    adam(net, rows, recipe, tell)
+    if recipe.solve:
+        solve_last(net, rows)
+    return net
+
+
+def square_layers(widths: tuple[int, ...]) -> Any:
+    """Linear maps between the widths, with x² after each second one."""
+    import torch
+
+    class Square(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, x: Any) -> Any:
+            return x * x
+
+    layers = []
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
+        layers += [torch.nn.Linear(inputs, outputs), Square()][: 2 - i % 2]
+    return torch.nn.Sequential(*layers)
+
+
+def adam(net: Any, rows: Rows, recipe: Recipe, tell: Callable[[str], None]) -> None:
+    """Adam until the validation error stalls; the net has the best epoch's weights."""
+    import torch
+
+    optimizer = torch.optim.Adam(net.parameters(), recipe.rate)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, factor=0.5, patience=recipe.patience, threshold=1e-3
+    )
+    x, y, x_val, y_val = map(torch.from_numpy, (rows.x_train, rows.y_train, rows.x_val, rows.y_val))
+    best, best_at, state = np.inf, 0, net.state_dict()
+    for epoch in range(recipe.epochs):
+        for batch in torch.randperm(len(x)).split(recipe.batch):
+            optimizer.zero_grad()
+            torch.mean((net(x[batch]) - y[batch]) ** 2).backward()
+            optimizer.step()
+        with torch.no_grad():
+            loss = torch.mean((net(x_val) - y_val) ** 2).item()
+        schedule.step(loss)
+        if loss < best:
+            best, best_at = loss, epoch
+            state = {key: value.clone() for key, value in net.state_dict().items()}
+        tell(f"epoch {epoch + 1} of {recipe.epochs}, validation {best:.2e}")
+        if epoch - best_at >= recipe.stop:
+            break
+    net.load_state_dict(state)
+
+
+def solve_last(net: Any, rows: Rows) -> None:
+    """Give the last layer its least-squares weights, as near to the trained ones as they come."""
+    import torch
+
+    last = net[-1]
+    with torch.no_grad():
+        hidden: Array = net[:-1].double()(torch.from_numpy(rows.x_train).double()).numpy()
+        design = np.hstack([hidden, np.ones((len(hidden), 1))])
+        weights = np.hstack([last.weight.double().numpy(), last.bias.double().numpy()[:, None]])
+        left = rows.y_train - design @ weights.T
+        weights += np.linalg.lstsq(design, left, rcond=1e-12)[0].T
+        net.float()
+        last.weight.copy_(torch.from_numpy(weights[:, :-1]))
+        last.bias.copy_(torch.from_numpy(weights[:, -1]))
