@@ -12,6 +12,8 @@ is known. `--quick` is variant 1 with 3 seeds; everything takes hours. Needs the
 from __future__ import annotations
 
 import argparse
+import logging
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,9 +147,16 @@ def columns() -> Progress:
     return Progress(TextColumn("{task.description}"), *bars)
 
 
+def hush() -> None:
+    """No remarks of torch.onnx between the bars."""
+    warnings.simplefilter("ignore", FutureWarning)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+
+
 def main() -> None:
     """Measure what is missing, then write tables and plots."""
     options = parsed()
+    hush()
     options.out.mkdir(parents=True, exist_ok=True)
     store, todo = Store(options.out / "results.csv"), list(tasks(options))
     with columns() as progress:

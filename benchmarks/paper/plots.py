@@ -55,7 +55,7 @@ def panels(rows: int, columns: int) -> tuple[Any, Any]:
 def save(figure: Any, handles: tuple[Any, Any], path: Path) -> None:
     """With one legend for all panels, as PNG and SVG."""
     width, height = figure.get_size_inches()
-    columns = int(width // 3)
+    columns = max(2, int(width // 3.2))
     lines = -(-len(handles[0]) // columns)
     figure.legend(*handles, loc="lower center", ncol=columns, frameon=False)
     figure.tight_layout(rect=(0, (0.1 + 0.22 * lines) / height, 1, 1))
@@ -100,5 +100,5 @@ def frontier(cells: Cells, systems: list[str], path: Path) -> None:
             xs, ys = [f.grp for f in found], [f.mse for f in found]
             draw(xs, ys, style, color=color, label=f"{TITLES[method]} here")
         axes[0, at].set(title=system, xlabel="GRP %", ylabel="MSE", yscale="log")
-        axes[0, at].set_ylim(top=min(10.0, axes[0, at].get_ylim()[1]))
+        axes[0, at].set_ylim(top=min(1.0, axes[0, at].get_ylim()[1]))  # targets lie in [0, 1]
     save(figure, axes[0, 0].get_legend_handles_labels(), path)

@@ -78,11 +78,9 @@ which no layer pruned at a growing ratio does. Its widths there are not known. I
 some of the paper's rows differ from what its own ratio gives."""
 
 
-def loss(figure: Figure | None, base: Figure) -> list[str]:
-    """GRP %, and the error in terms of the original's."""
-    if figure is None:
-        return [MISSING, MISSING]
-    return [f"{figure.grp:.1f}", f"{figure.mse / base.mse:.4g} ×"]
+def brief(figure: Figure | None) -> list[str]:
+    """GRP % and MSE."""
+    return [f"{figure.grp:.1f}", f"{figure.mse:.2e}"] if figure else [MISSING, MISSING]
 
 
 def summary(cells: Cells) -> str:
@@ -93,11 +91,12 @@ def summary(cells: Cells) -> str:
         base = found_at(cells, first, "base")
         if base is None:
             continue
-        methods = ("forward", "backward", "erode", "refit", "minimal", "minimal-data")
-        figures = [found_at(cells, last, method) for method in methods]
-        texts = [loss(last.fde, first.fde), *(loss(figure, base) for figure in figures)]
-        body.append([system, last.config, *(text for pair in texts for text in pair)])
-    heads = ["paper", "ε-FDE", "ε-BDE", "ERODE, exact", "refit", "minimal", "minimal, data"]
-    header = "system | config | " + " | ".join(f"{head}: GRP % | MSE / base" for head in heads)
-    intro = "Variant 1 at the paper's most aggressive row, error in terms of the original's:"
+        methods = ("forward", "backward", "erode", "refit", "refit-data", "minimal", "minimal-data")
+        found = [brief(found_at(cells, last, method)) for method in methods]
+        bases = [f"{first.fde.mse:.2e}", f"{base.mse:.2e}"]
+        body.append([system, *bases, *brief(last.fde), *(text for pair in found for text in pair)])
+    heads = ["ε-FDE, paper", "ε-FDE", "ε-BDE", "ε-FDE of ERODE, exact"]
+    heads += ["refit", "refit, data", "minimal", "minimal, data"]
+    header = "system | base MSE, paper | here | " + " | ".join(f"{h}: GRP % | MSE" for h in heads)
+    intro = "Variant 1 at the paper's most aggressive row (all but the paper's own columns: here):"
     return f"{intro}\n\n{Section('', header, body).text()}"
