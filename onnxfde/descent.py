@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxfde.objective import Fit, Objective
 from onnxfde.polynomial import FloatArray
+from onnxfde.threads import few_threads
 
 PATIENCE, SLOW = 8, 1e-3
 """Stop when f fell by less than a share SLOW within the last PATIENCE steps."""
@@ -83,8 +84,10 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     return None, damping
 
 
-def quasi_newton(objective: Objective, start: Fit, steps: int, tick: Tick = untold) -> Fit:
-    """Where L-BFGS gets from `start`."""
+def quasi_newton(
+    objective: Objective, start: Fit, steps: int, tick: Tick = untold, size: int = 0
+) -> Fit:
+    """Where L-BFGS gets from `start`; `size` decides how many threads scipy may take."""
     from scipy.optimize import minimize
 
     lengths = np.linalg.norm(start.outgoing, axis=0) * np.linalg.norm(start.rows, axis=1) ** 2
@@ -96,9 +99,10 @@ def quasi_newton(objective: Objective, start: Fit, steps: int, tick: Tick = unto
         return found.value, 2 * found.gradient.ravel()
 
     options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "ftol": 1e-9, "gtol": 1e-12}
-    ended = minimize(
-        value, rows.ravel(), jac=True, method="L-BFGS-B", options=options,
-        callback=lambda _: tick(1),
-    )  # fmt: skip
+    with few_threads(size):
+        ended = minimize(
+            value, rows.ravel(), jac=True, method="L-BFGS-B", options=options,
+            callback=lambda _: tick(1),
+        )  # fmt: skip
     found = objective.fit(unit(ended.x.reshape(rows.shape)))
     return found if found.value < start.value else start

@@ -203,8 +203,11 @@ class Minimal:
         step = 6 * count * layer.neurons * (layer.inputs + layer.outputs)
         steps = int(np.clip(MOST_WORK / (LEGS * step), FEWEST_STEPS, LEG))
         for _ in range(LEGS):
-            best = quasi_newton(objective, best, steps, self._meter.tick)
+            best = self._far(objective, best, steps)
             yield best
+
+    def _far(self, objective: Objective, start: Fit, steps: int) -> Fit:
+        return quasi_newton(objective, start, steps, self._meter.tick, self.budget.original.size)
 
     def _taught(self, fit: Fit) -> Iterator[Reduced]:
         """Less and less Gaussian, as long as the rows held out gain by it."""
@@ -219,7 +222,7 @@ class Minimal:
             if self._small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:
                 fit = levenberg_marquardt(objective, start.rows, FEW_STEPS, self._meter.tick)
             else:
-                fit = quasi_newton(objective, start, MORE_STEPS, self._meter.tick)
+                fit = self._far(objective, start, MORE_STEPS)
             reduced = self._built(fit, objective, self.evidence.fitted)
             yield reduced
             if self.measured(reduced) > least:

@@ -40,6 +40,7 @@ from onnxfde.probe import LayerInputs, Probe
 from onnxfde.quotients import backward_single, balanced, forward_exact, forward_single, refit
 from onnxfde.rewrite import write_layer
 from onnxfde.spectrum import lower_bound
+from onnxfde.threads import few_threads
 
 MOST_PAIRED = 2048
 
@@ -177,7 +178,7 @@ class MergeNeurons:
     ) -> tuple[LayerChange, Layer | None]:
         """What becomes of one layer, and its replacement if it changes."""
         match = place.match
-        with work.timed("partition"):
+        with work.timed("partition"), few_threads(match.layer.size):
             inputs = probe.layer_inputs(place.graph, match, work.tick)
             if self.semantics == "budget":
                 outcome = self.budget(place, original, probe, inputs, work)
