@@ -339,14 +339,16 @@ def big_model(path: Path) -> None:
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, kind: signal.Signals) -> None:
     big_model(tmp_path / "big.onnx")
-    command = [sys.executable, "-m", "onnxfde", "optimize", "big.onnx", "out.onnx", "--eps", "0.01"]
+    command, start = [sys.executable, "-m", "onnxfde"], time.perf_counter()
+    subprocess.run([*command, "demo"], check=True, capture_output=True)
+    long_enough_to_be_at_work = time.perf_counter() - start
     process = subprocess.Popen(
-        command,
+        [*command, "optimize", "big.onnx", "out.onnx", "--eps", "0.01"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
-    time.sleep(1.5)
+    time.sleep(long_enough_to_be_at_work)
     process.send_signal(kind)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
