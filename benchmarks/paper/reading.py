@@ -28,54 +28,60 @@ the original network.
 
 TEXT = """**What is reproduced.** The sizes of the networks: magnitude pruning and Wanda leave the
 paper's GRP in the simulated systems, to a few hundredths of a point in variant 1, which fixes
-d-120-d. The base errors, with the reservations below the table. The shape of the sensitivity
+d-120-d. The base errors, with the reservations below their table. The direction of the sensitivity
 curves: as ε grows, GRP falls and MSE rises.
 
 **What is not.** ε-FDE as described does not give the paper's rows at the paper's ε. Compared by
-outgoing weights (*forward*), a trained layer collapses to a few neurons at the first or second ε
-of the table, and the error is orders of magnitude above the paper's; compared by incoming weights
-(*backward*) hardly anything merges until late, and then the error is high as well. Magnitude
+outgoing weights (*ε-FDE here*), the layers of the simulated systems collapse to a few neurons at
+the first or second ε of the table, with errors orders of magnitude above the paper's; on public
+data GRP falls far below the paper's column at every ε. Compared by incoming weights (*ε-BDE
+here*), nothing merges on public data, and in the simulated systems little, and late. Magnitude
 pruning and Wanda lose more here than in the paper at moderate ratios on the simulated systems.
 What makes the paper's networks so mergeable is not in its text. What is known:
 
 - *A factor of 3, and a sum.* Definition 1 counts a gap between two outgoing weights once, and asks
   each output for itself; ERODE, which the paper ran, keeps the split of the merged variable as an
   unknown: a gap counts three times, and the gaps of all outputs are added up. At the same ε it
-  merges far less; its GRP is nearer to the paper's, its error is not.
+  merges far less. On public data (one output) its GRP then falls along a curve like the paper's;
+  in the simulated systems nothing merges until the last one or two ε.
 - *The max rule.* The paper's working example compares right-hand sides coefficient by coefficient
   and takes the maximum; its definition takes a sum. That is a third partition for the same ε.
 - *One neuron for each block.* The quotient of a forward block sums the squares of all its members:
-  a quadratic form of rank up to d + 1. One neuron carries rank 1. That alone ruins the error, also
-  where the partition is good; with a neuron for each nonzero eigenvalue (*exact*) less is lost and
-  more is left.
+  a quadratic form of rank up to d + 1. One neuron carries rank 1; the rest is lost, however close
+  the outgoing weights were. A neuron for each nonzero eigenvalue (*exact*) loses less and leaves
+  more.
 - *Rescaling.* `u → αu, V → V/α²` leaves a network as it is and changes every distance. A threshold
   on the weights as trained means something else in every layer and every network, so the paper's ε
   cannot be expected to fit ours. (The paper names this limit too.)
+- *A jump, then nothing.* On public data the paper's error rises at its first ε (HEPC to 3.2 times,
+  Abalone to 1.4 times its base) and then stays the same while GRP falls by half and more. No rule
+  tried here does that.
 - *Wanda* with scores compared in each input column, the only reading that fits the paper's GRP
   column, is magnitude pruning in each column: the norm of the input is common to the column.
 
 **What `refit` and `minimal` change.** Both bound the change of the layer's output and not a
 distance of weights, so scale does not matter. With the outgoing weights solved for anew (`refit`),
-a layer of the simulated systems has min(m(d+1), (d+1)(d+2)/2 − 1) neurons for free: every row of
-the paper above that size is exact. With incoming and outgoing weights chosen together (`minimal`)
-the layer goes on shrinking without loss. On public data the range of standardised inputs is far
-wider than where the rows are: `minimal` is exact down to d or d + 1 neurons without data, but
-below that, and for `refit` much earlier, the range alone misleads, and a few thousand unlabelled
-inputs are what is needed."""
+a layer with many outputs needs at most (d+1)(d+2)/2 − 1 neurons: every row of the paper above that
+size becomes exact, and below it the error grows. With incoming and outgoing weights chosen
+together (`minimal`) it goes on shrinking with hardly any loss. A layer with one output is exact
+with d or d + 1 neurons. Below that on public data, and for `refit` much earlier, the range of the
+inputs alone misleads: standardised inputs reach far beyond where the rows are, and the error can
+exceed the targets. A few thousand unlabelled inputs cure it."""
 
 BASE = """RN is our own network of 6 species: the paper does not print its own, so the two cannot
 be compared. GLY is not quadratic: no network with one square layer can fit the training rows
 better than the least-squares quadratic, and how good that is hangs on the sample of states.
-Household power (HEPC) is a partial file, December 2006 to June 2007: its rows are not the paper's.
-Targets of public data are min–max scaled: with standardised ones, as the paper's text has it, its
-base errors would be far larger than it prints. The networks and how each column is encoded:
-`systems.py` and `networks.py` beside this page."""
+Household power (HEPC) is a partial file, December 2006 to June 2007: its rows are not the paper's,
+and its base error is far lower, since voltage times current is nearly the power asked for. Targets
+of public data are min–max scaled: the paper's text speaks of standardised ones, and its base
+errors of those we get with min–max. The networks, and how each column is encoded: `systems.py` and
+`networks.py` beside this page."""
 
 PRUNING = """Rounded down to whole weights, per matrix (magnitude) or input column (Wanda). In the
-public tables the paper's column is not explained by d-120-1, nor by one matrix pruned at the ratio
-it states: its GRP falls in steps (Abalone 93.5 → 67.7 % while the ratio goes from 40 to 58 %),
-which no layer pruned at a growing ratio does. Its widths there are not known. In variants 2 and 3
-some of the paper's rows differ from what its own ratio gives."""
+public tables the paper's column is not explained by d-120-1 at the ratios it states, nor by any
+one matrix: its GRP falls in steps (Abalone 93.5 → 67.7 % while the ratio goes from 40 to 58 %,
+67.7 → 67.3 % from 58 to 74 %), which a growing share of one matrix does not. Its widths there are
+not known. In variants 2 and 3 a few of the paper's rows differ from what their own ratio gives."""
 
 
 def brief(figure: Figure | None) -> list[str]:
