@@ -12,14 +12,13 @@ from benchmarks.paper.systems import (
     DATA,
     SYSTEMS,
     TABLES,
-    Array,
     electrical,
     household_table,
     metro_table,
     polymerization,
     read,
 )
-from benchmarks.tasks import binding, glycolysis
+from benchmarks.tasks import Array, binding, glycolysis
 
 PUBLIC_ROWS = {"Abalone": 4_177, "HEPC": 278_861, "Metro": 48_204, "Protein": 45_730}
 
