@@ -58,15 +58,21 @@ class Certificate:
 
     def beside(self, before: list[Array], after: list[Array]) -> Certificate:
         """With the largest change that was seen, if the models were run."""
-        floats = [
-            float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0))
-            for a, b in zip(before, after, strict=True)
-            if np.issubdtype(a.dtype, np.floating) or a.dtype.name == "bfloat16"
-        ]
+        with np.errstate(invalid="ignore"):
+            floats = [
+                float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0))
+                for a, b in zip(before, after, strict=True)
+                if np.issubdtype(a.dtype, np.floating) or a.dtype.name == "bfloat16"
+            ]
         if len(floats) != len(self.outputs):
             return self
         pairs = zip(self.outputs, floats, strict=True)
-        return replace(self, outputs=tuple(replace(o, measured_max=seen) for o, seen in pairs))
+        return replace(
+            self,
+            outputs=tuple(
+                replace(o, measured_max=seen if np.isfinite(seen) else None) for o, seen in pairs
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,10 @@ class Proof:
         """Whether a certificate is small enough (no change needs none)."""
         return self.limit is None or found is None or found.largest <= self.limit
 
-    def failure(self, found: Certificate | None) -> VerificationError:
+    def failure(self, found: Certificate) -> VerificationError:
         """What to say when it is not."""
-        if found is None or found.unavailable:
-            reason = found.unavailable if found else "not certified"
-            return VerificationError(f"{reason}; --max-certified-error cannot be kept")
+        if found.unavailable:
+            return VerificationError(f"{found.unavailable}; --max-certified-error cannot be kept")
         return VerificationError(
             f"the certified error {found.largest:.3g} exceeds --max-certified-error "
             f"{self.limit:g} in the {found.box}; allow more, or leave more neurons"
@@ -121,6 +126,8 @@ def certify(original: Graph, result: Graph, box: Box) -> Certificate:
     except Uncertified as reason:
         return Certificate(text, unavailable=f"not certified: {reason}")
     bounds = tuple(OutputBound(v.name, largest(p.change.size)) for v, p in found)
+    if not all(np.isfinite(output.bound) for output in bounds):
+        return Certificate(text, unavailable="not certified: the values overflow in this range")
     most = [
         ROUNDOFF[numpy_dtype(v.type.tensor_type.elem_type).name] * largest(p.size + p.value.size)
         for v, p in found

@@ -64,7 +64,7 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     """One step that lowers f, if there is one, and the damping for the next."""
     count, width = at.rows.shape
     gram, first, second = objective.curvature(at.rows)
-    gram[np.diag_indices(count)] *= 1 + JITTER
+    gram[np.diag_indices(count)] += JITTER * np.trace(gram)
     pairs = at.outgoing.T @ at.outgoing
     left = second - first.T @ np.linalg.solve(gram, first)
     curvature = (left.reshape(count, width, count, width) * pairs[:, None, :, None]).reshape(
@@ -72,6 +72,8 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     )
     scale = np.diag(second) * np.repeat(np.diag(pairs), width)
     scale = scale + JITTER * scale.max()
+    if not scale.all():
+        return None, damping
     diagonal = np.diag_indices(len(curvature))
     undamped = curvature[diagonal].copy()
     for _ in range(MOST_FAILURES):

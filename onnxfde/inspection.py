@@ -11,6 +11,7 @@ from onnxfde.affine import op
 from onnxfde.budget import Budget
 from onnxfde.graph import Graph
 from onnxfde.inputs import Range
+from onnxfde.minimal import Minimal
 from onnxfde.options import DEFAULT_RANGE
 from onnxfde.passes.base import PassResult, Work
 from onnxfde.passes.merge_neurons import budget_search
@@ -97,7 +98,7 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
     """One sentence on why nothing was merged."""
     if result.layers:
         useful = [layer.useful_eps for layer in result.layers if layer.useful_eps is not None]
-        hint = f"; the smallest useful ε is {rounded_up(min(useful))}" if useful else ""
+        hint = f"; something merges at ε = {rounded_up(min(useful))}" if useful else ""
         return f"no neurons merge at this setting{hint}"
     if result.refused:
         return (
@@ -127,9 +128,11 @@ def viewed(match: Match, search: Budget, inputs: LayerInputs) -> LayerView:
     """A layer with what is left of it at each step of the ladder, and what must be."""
     layer = match.layer
     found = {eps: search.within(eps) for eps in LADDER}
-    left = {eps: r.layer.neurons if r else layer.neurons for eps, r in found.items()}
+    exact = Minimal(search).lossless
+    lossless = exact.layer.neurons if exact else layer.neurons
+    left = {eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in found.items()}
     bounds = lower_bounds(search.rows, search.layer.outgoing)
     return LayerView(
-        match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters, left[0.0], left,
+        match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters, lossless, left,
         {eps: int(np.sum(bounds > eps)) for eps in LADDER}, inputs.remark,
     )  # fmt: skip

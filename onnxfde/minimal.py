@@ -32,6 +32,8 @@ RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 MOST_UNKNOWNS = 500
 MOST_FORMS, MOST_WIDTH = 2_000_000, 64
 MOST_PRODUCTS = 2e9
+MOST_EIGEN = 1e10
+TIE = 1.05
 RACE = ((12, 15), (4, 40), (2, 150))
 """Levenberg–Marquardt: how many of the best starts go on, and for how many steps."""
 LEGS = 3
@@ -71,18 +73,22 @@ class Minimal:
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
-        found = [self.lossless]
+        kept = [self.lossless] if self.lossless else []
         if eps >= self.budget.floor and self.budget.layer.neurons:
-            found += [self.budget.within(eps), self._bisected(eps)]
-        kept = [r for r in found if r and (r is self.lossless or self.error(r) <= eps)]
+            found = (self.budget.within(eps), self._bisected(eps))
+            kept += [r for r in found if r and self.error(r) <= eps]
         return min(kept, key=lambda r: (r.layer.neurons, self.measured(r)), default=None)
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
-        enough = self.lossless and self.lossless.layer.neurons <= count
-        if (enough and not self._inherited) or count >= self.budget.layer.neurons:
-            return self.lossless
-        return min(self._attempts(count), key=self.measured)
+        known = self.lossless
+        enough = known is not None and known.layer.neurons <= count
+        if count >= self.budget.layer.neurons or (enough and self._inherited < self.budget.floor):
+            return known
+        best = min(self._attempts(count), key=self.measured)
+        if known and enough and self.measured(known) <= TIE * self.measured(best):
+            return known
+        return best
 
     def threshold(self) -> float:
         """An ε at which a neuron can go: that of the cheapest merge."""
@@ -91,17 +97,15 @@ class Minimal:
             return 0.0
         return max(self.budget.floor, self.error(self.budget.candidate(count)))
 
-    def bound(self, count: int) -> float | None:
-        """The least error of any layer with this many neurons, where something is known of it."""
-        return float(self._bounds[count]) if count < len(self._bounds) else None
-
     def measured(self, found: Reduced) -> float:
         """The error on held-out rows if there are any, else in the metric."""
         return self.evidence.held_out.error(found.layer) if self.evidence else found.error
 
     def error(self, found: Reduced) -> float:
-        """What ε bounds: the error without what earlier layers brought in."""
-        return math.sqrt(max(self.measured(found) ** 2 - self._inherited**2, 0.0))
+        """What ε bounds: the error to expect, without what earlier layers brought in."""
+        if self.evidence is None:
+            return found.error
+        return math.sqrt(max(self.evidence.judged(found.layer) ** 2 - self._inherited**2, 0.0))
 
     @cached_property
     def _inherited(self) -> float:
@@ -117,7 +121,8 @@ class Minimal:
         budget, found = self.budget, self.budget.lossless
         layer = budget.layer
         least = found.layer.neurons if found else layer.neurons
-        if not layer.neurons or layer.outputs * layer.inputs >= least:
+        work = layer.outputs * layer.inputs**3
+        if not layer.neurons or work > MOST_EIGEN or not np.isfinite(budget.rows).all():
             return found
         rows = eigen_neurons(budget.rows, layer.outgoing)
         if not 0 < len(rows) < least:
@@ -127,7 +132,7 @@ class Minimal:
         )
         fitted = refit(layer, start, budget.metric, budget.roundoff)
         reduced = budget.stored(fitted, ())
-        return reduced if budget.accepts(reduced, 0.0) else found
+        return reduced if reduced.layer.finite and budget.accepts(reduced, 0.0) else found
 
     def _bisected(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε by bisection.
@@ -149,7 +154,7 @@ class Minimal:
 
     def _reaches(self, count: int, eps: float) -> bool:
         """Whether some attempt at this count is within ε."""
-        if self.evidence is None and (self.bound(count) or 0.0) > eps:
+        if self.evidence is None and count < len(self._bounds) and self._bounds[count] > eps:
             return False
         return any(self.error(attempt) <= eps for attempt in self._attempts(count))
 
@@ -179,28 +184,26 @@ class Minimal:
         """The refitted merge, then neurons moved downhill, then taught by the evidence."""
         yield self.budget.candidate(count)
         objective = Objective(((self._gaussian, 1.0),), self._ridge)
-        run = self._race if self._small(count) else self._long_run
-        fit = objective.fit(unit(self._starts(count)[0]))
-        for found in run(objective, count):
-            yield self._built(found, objective, None)
-            fit = min(fit, found, key=lambda f: f.value)
-        yield from self._taught(fit)
-
-    def _race(self, objective: Objective, count: int) -> Iterator[Fit]:
-        """Many starts, and the best of them further than the rest."""
         fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
+        best = min(fits, key=lambda f: f.value)
+        small = self._small(count)
+        for found in self._race(objective, fits) if small else self._run(objective, best):
+            yield self._built(found, objective, None)
+            best = min(best, found, key=lambda f: f.value)
+        yield from self._taught(best)
+
+    def _race(self, objective: Objective, fits: list[Fit]) -> Iterator[Fit]:
+        """Many starts, and the best of them further than the rest."""
         for many, steps in RACE:
             chosen, fits = sorted(fits, key=lambda f: f.value)[:many], []
             for start in chosen:
                 fits.append(levenberg_marquardt(objective, start.rows, steps, self._meter.tick))
                 yield fits[-1]
 
-    def _long_run(self, objective: Objective, count: int) -> Iterator[Fit]:
-        """The better start, leg by leg."""
-        fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
-        best = min(fits, key=lambda f: f.value)
+    def _run(self, objective: Objective, best: Fit) -> Iterator[Fit]:
+        """One start, leg by leg."""
         layer = self.budget.layer
-        step = 6 * count * layer.neurons * (layer.inputs + layer.outputs)
+        step = 6 * len(best.rows) * layer.neurons * (layer.inputs + layer.outputs)
         steps = int(np.clip(MOST_WORK / (LEGS * step), FEWEST_STEPS, LEG))
         for _ in range(LEGS):
             best = self._far(objective, best, steps)
@@ -217,6 +220,8 @@ class Minimal:
         for number, share in enumerate(SHARES):
             batch = self.evidence.fitted.batch(number, width)
             observed = batch.observed(self.budget.metric)
+            if not observed.total:
+                continue
             objective = Objective(((observed, 1.0), (self._gaussian, share)), self._ridge)
             start = objective.fit(fit.rows)
             if self._small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:

@@ -23,6 +23,7 @@ import numpy as np
 from onnxfde.metric import kernel, norm
 from onnxfde.polynomial import FloatArray
 
+ROUNDING = 1e-15
 Products = tuple[FloatArray, FloatArray, FloatArray]
 
 
@@ -107,6 +108,7 @@ def solved(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArr
     scale = np.sqrt(np.diag(ridged))
     scale[scale == 0] = 1.0
     normalised = ridged / np.outer(scale, scale)
+    normalised[np.diag_indices(len(gram))] += ROUNDING
     return np.asarray(np.linalg.solve(normalised, (overlap / scale).T).T / scale)
 
 

@@ -39,8 +39,8 @@ from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.verification import Verification, compare, require_equal
 
-FINEST = 24
-"""A limit on the certified error is met by ε times 2⁻¹ to 2⁻ᶠᴵᴺᴱˢᵀ, or else by ε = 0."""
+SMALLER = (*(2.0 ** (-k / 2) for k in range(1, 48)), 0.0)
+"""What ε is multiplied with until a limit on the certified error is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +122,22 @@ def optimize(
         return untouched(source, settings, work, "onnxfde made it with these settings before")
     result, certificate = proven(source.graph, merge, probe, proof, work)
     if not result.changed:
-        return untouched(source, settings, work, why_nothing(source.graph, result), result)
+        reason = why_nothing(source.graph, result)
+        if certificate is not None:
+            reason = f"nothing merges within --max-certified-error {proof.limit:g}"
+        return untouched(source, settings, work, reason, result)
     verification, old, new = verified(source, result, probe, merge, work, verify)
     certificate = certificate and certificate.beside(old, new)
     return finished(source, result, settings, work, verification, certificate)
 
 
 def passes(graph: Graph, merge: MergeNeurons, probe: Probe, work: Work) -> PassResult:
-    """Merge, then fold what stands side by side (not for a comparison with the paper)."""
+    """Merge, then fold affine maps side by side, unless only some layers are to be touched.
+
+    Nor in a comparison with the paper.
+    """
     merged = merge.apply(graph, probe, work)
-    if merge.semantics != "budget":
+    if merge.semantics != "budget" or merge.layers or merge.skip:
         return merged
     folded = FoldAffine().apply(Graph(merged.model, graph.folder), work)
     return replace(merged, model=folded.model, folded=folded.folded)
@@ -140,9 +146,10 @@ def passes(graph: Graph, merge: MergeNeurons, probe: Probe, work: Work) -> PassR
 def proven(
     graph: Graph, merge: MergeNeurons, probe: Probe, proof: Proof, work: Work
 ) -> tuple[PassResult, Certificate | None]:
-    """What the passes make, with a certificate; under its limit, with as large an ε as that allows.
+    """What the passes make, with a certificate.
 
-    ε is bisected on powers of two and then 0. A count that was asked for is not changed.
+    Under a limit on that, with the largest ε among SMALLER that keeps it, or nothing at all. A
+    count that was asked for is not changed.
     """
 
     def tried(merge: MergeNeurons) -> tuple[PassResult, Certificate | None]:
@@ -150,22 +157,21 @@ def proven(
         with work.timed("certify"):
             return result, proof.of(graph, result, probe.box(graph))
 
-    found = tried(merge)
-    if proof.holds(found[1]) or not found[0].changed:
-        return found
-    if merge.neurons is not None or merge.keep is not None:
-        raise proof.failure(found[1])
-    tries = {}
+    found, certificate = tried(merge)
+    if certificate is None or proof.holds(certificate):
+        return found, certificate
+    if merge.neurons is not None or merge.keep is not None or certificate.unavailable:
+        raise proof.failure(certificate)
+    tries: dict[float, tuple[PassResult, Certificate | None]] = {}
 
-    def holds(exponent: int) -> bool:
-        tries[exponent] = tried(merge.scaled(0.0 if exponent > FINEST else 2.0**-exponent))
-        return proof.holds(tries[exponent][1])
+    def holds(factor: float) -> bool:
+        tries[factor] = tried(merge.scaled(factor))
+        return proof.holds(tries[factor][1])
 
-    exponents = range(1, FINEST + 2)
-    at = bisect.bisect_left(exponents, True, key=holds)
-    if at == len(exponents):
-        raise proof.failure(tries[FINEST + 1][1])
-    return tries[exponents[at]]
+    at = bisect.bisect_left(SMALLER, True, key=holds)
+    if at == len(SMALLER) or not tries[SMALLER[at]][0].changed:
+        return PassResult(graph.model, (), found.refused), certificate
+    return tries[SMALLER[at]]
 
 
 def verified(

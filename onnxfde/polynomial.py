@@ -69,10 +69,7 @@ class Layer:
 
     def change_to(self, other: Layer, x: FloatArray) -> float:
         """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""
-        before = self(x)
-        change = float(np.linalg.norm(other(x) - before))
-        spread = float(np.linalg.norm(before - before.mean(axis=0)))
-        return change / spread if spread > 0 else change
+        return relative_change(self(x), other(x))
 
     def stored_as(self, dtype: npt.DTypeLike) -> Layer:
         """The layer as it reads back after being stored as `dtype`."""
@@ -89,6 +86,16 @@ class Layer:
         alive = self.alive
         constant = self.outgoing[:, ~alive] @ self.incoming[~alive, -1] ** 2
         return Layer(self.incoming[alive], self.outgoing[:, alive], self.offset + constant)
+
+
+def relative_change(before: FloatArray, after: FloatArray) -> float:
+    """‖after − before‖ / ‖before − mean‖ over rows; infinite where something is no number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = float(np.linalg.norm(after - before))
+        spread = float(np.linalg.norm(before - before.mean(axis=0)))
+    if not np.isfinite(change):
+        return np.inf
+    return change / spread if spread > 0 else change
 
 
 def cast(a: FloatArray, dtype: npt.DTypeLike) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxfde.affine import Layout, op
 from onnxfde.errors import DataError, RuntimeUnavailable
-from onnxfde.evidence import Evidence
+from onnxfde.evidence import FEWEST_ROWS, Evidence
 from onnxfde.graph import Graph, ModelProto, ValueInfoProto, names_used
 from onnxfde.inputs import SAMPLES, Range, Samples, input_specs, latin_hypercube, random_samples
 from onnxfde.metric import Metric
@@ -24,7 +24,6 @@ from onnxfde.polynomial import FloatArray
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 CHECKED_ROWS = 512
 DATA_ROWS = 16_384
-FEWEST_ROWS = 100
 
 Tick = Callable[[], None]
 Box = dict[str, tuple[FloatArray | float, FloatArray | float]]
@@ -64,25 +63,29 @@ class Probe:
         return LayerInputs(Metric.measured(rows), rows[::step], few(len(rows), width), rows)
 
     def evidence(
-        self, inputs: LayerInputs, now: Match, graph: Graph, before: Match, tick: Tick
+        self, inputs: LayerInputs, now: Match, graph: Graph, before: Match, merged: bool, tick: Tick
     ) -> Evidence | None:
         """The inputs that were measured with what the original network, `graph`, makes of them.
 
-        `before` is the layer there, which may see other inputs than it does `now`.
+        `before` is the layer there, which sees other inputs than it does `now` if others were
+        `merged` before it.
         """
         if inputs.rows is None:
             return None
-        changed = now.layer is not before.layer
         outputs = now.layer(inputs.rows)
         try:
-            if changed:
+            if merged:
                 outputs = self.measured(
                     graph, before.result, before.outgoing.layout, len(outputs.T), tick
                 )
         except (RuntimeUnavailable, DataError):
             return None
-        found = Evidence(inputs.rows, outputs)
-        return found if len(found.outputs) == len(found.inputs) and found.enough else None
+        if len(outputs) != len(inputs.rows):
+            return None
+        samples = self.data.rows if self.data else 0
+        together = len(outputs) // samples if samples and len(outputs) % samples == 0 else 1
+        found = Evidence(inputs.rows, outputs, together)
+        return found if found.enough else None
 
     def box(self, graph: Graph) -> Box:
         """The range of every input: that of the data, element by element, or the common one."""

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.metric import Metric, norm
+from onnxfde.metric import Metric, kernel_diagonal, norm
 from onnxfde.objective import summed
 from onnxfde.polynomial import FloatArray, Layer
 
 RANK_TOLERANCE = 1e-9
+CANCELLED = 1e-7
+"""A layer whose neurons cancel to this share of what they are is constant, for all we can see."""
 SLACK = 1e-13
 """What rounding may do to a sum of squared singular values, relative to all of them."""
 
@@ -28,7 +30,8 @@ SLACK = 1e-13
 def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
     """The least relative error of 0, 1, …, d neurons in place of these whitened ones."""
     total = norm(rows, outgoing)
-    if total == 0:
+    parts = float(np.linalg.norm(outgoing, axis=0) @ np.sqrt(kernel_diagonal(rows)))
+    if not np.isfinite(parts) or total <= CANCELLED * parts:
         return np.zeros(rows.shape[1])
     scaled = rows.copy()
     scaled[:, -1] *= np.sqrt(2)
@@ -41,8 +44,7 @@ def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
 
 def eigen_neurons(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
     """Whitened rows whose squares span every output exactly, output by output."""
-    forms = (summed(rows, column[None])[0] for column in outgoing)
-    return np.vstack([own for form in forms for own in [completed_square(form)]])
+    return np.vstack([completed_square(summed(rows, own[None])[0]) for own in outgoing])
 
 
 def completed_square(form: FloatArray) -> FloatArray:

@@ -38,7 +38,7 @@ class LayerChange:
     """The same change on real inputs of the layer, for minimal on rows that were held out."""
     dtype: str
     useful_eps: float | None = None
-    """The smallest ε at which something would merge, when nothing did."""
+    """An ε at which something would merge, when nothing did."""
     remark: str | None = None
     activation: str = "square"
 

@@ -45,7 +45,7 @@ from onnxfde.threads import few_threads
 MOST_PAIRED = 2048
 
 
-class Place(NamedTuple):
+class Located(NamedTuple):
     """A layer and the model it lies in."""
 
     graph: Graph
@@ -114,6 +114,8 @@ class MergeNeurons:
                 raise OptionError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
         if self.neurons is not None and self.neurons < 1:
             raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
+        if self.seed < 0:
+            raise OptionError(f"--seed {self.seed} is not a number ≥ 0")
         if self.keep is not None and not 0 < self.keep <= 1:
             raise OptionError(f"--keep {self.keep:.4%} is not a share above 0 % and up to 100 %")
 
@@ -149,12 +151,12 @@ class MergeNeurons:
         probe, work = probe or Probe(), work or Work()
         with work.timed("match"):
             matches, refused = find_layers(graph)
-        originals = {m.name: Place(graph, m) for m in matches}
+        originals = {m.name: Located(graph, m) for m in matches}
         changes = []
         for name in self.selected(list(originals)):
             match = next(m for m in matches if m.name == name)
             work.say(f"{name}: {match.layer.inputs}-{match.layer.neurons}-{match.layer.outputs}")
-            change, layer = self.merged(Place(graph, match), originals[name], probe, work)
+            change, layer = self.merged(Located(graph, match), originals[name], probe, work)
             changes.append(change)
             if layer is not None:
                 with work.timed("quotient"):
@@ -174,7 +176,7 @@ class MergeNeurons:
         return [n for n in chosen if not listed(n, self.skip)]
 
     def merged(
-        self, place: Place, original: Place, probe: Probe, work: Work
+        self, place: Located, original: Located, probe: Probe, work: Work
     ) -> tuple[LayerChange, Layer | None]:
         """What becomes of one layer, and its replacement if it changes."""
         match = place.match
@@ -226,16 +228,18 @@ class MergeNeurons:
         return self.neurons
 
     def budget(
-        self, place: Place, original: Place, probe: Probe, inputs: LayerInputs, work: Work
+        self, place: Located, original: Located, probe: Probe, inputs: LayerInputs, work: Work
     ) -> Outcome:
         """The fewest neurons within ε, or the smallest ε that would do something."""
         match, evidence = place.match, None
         if self.quotient_used == "minimal":
-            evidence = probe.evidence(inputs, match, original.graph, original.match, work.tick)
+            merged = place.graph is not original.graph
+            evidence = probe.evidence(inputs, match, *original, merged, work.tick)
         search = self.search(match, inputs, evidence, work.tell)
         count = self.count(match.layer)
         found = search.within(self.eps_of(match.name)) if count is None else search.at_most(count)
         useful = search.threshold() if found is None and count is None else None
+        useful = useful if useful is not None and math.isfinite(useful) else None
         lossless = search.lossless.layer.neurons if search.lossless else match.layer.neurons
         return Outcome(found, useful, lossless, evidence)
 

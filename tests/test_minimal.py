@@ -170,3 +170,62 @@ def test_large_evidence_is_taken_in_batches_that_cover_it() -> None:
     batches = [Evidence(x, x).batch(i, 100_000).inputs for i in range(3)]
     assert sorted(np.concatenate(batches).ravel()) == list(range(5000))
     assert len(Evidence(x, x).batch(0, 10).inputs) == 5000
+
+
+def test_held_out_rows_are_whole_samples_drawn_at_random() -> None:
+    position = np.tile(np.arange(10.0), 300)[:, None]
+    whole = Evidence(position, position, rows_a_sample=10)
+    assert sorted(set(whole.held_out.inputs.ravel())) == list(range(10))
+    assert len(whole.held_out.inputs) == 300
+    assert len(whole.fitted.inputs) == 2700
+    single = Evidence(position, position)
+    assert len(set(single.held_out.inputs.ravel())) == 10
+
+
+def test_one_row_is_no_evidence() -> None:
+    for rows in (1, 2, 9):
+        x = np.random.default_rng(0).normal(size=(rows, 3))
+        assert not Evidence(x, x).enough
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(2, 10), st.integers(1, 2))
+def test_small_whole_weights_are_no_obstacle(
+    seed: int, inputs: int, neurons: int, outputs: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    incoming = rng.integers(-1, 2, (neurons, inputs + 1)).astype(float)
+    layer = Layer(
+        incoming, rng.integers(-1, 2, (outputs, neurons)).astype(float), np.zeros(outputs)
+    )
+    search = Minimal(budget(layer, Metric.box(inputs, 0.0, 1.0)))
+    for found in (search.within(0.1), search.at_most(1)):
+        assert found is None or found.layer.finite
+
+
+def test_inputs_that_nothing_reads_do_not_hide_what_is_lossless() -> None:
+    small = random_layer(4, 12, 1)
+    wide = Layer(
+        np.column_stack([small.incoming[:, :-1], np.zeros((12, 26)), small.incoming[:, -1]]),
+        small.outgoing,
+        small.offset,
+    )
+    found = Minimal(budget(wide)).within(0.0)
+    assert found is not None
+    assert found.layer.neurons == 4
+
+
+def test_what_rounding_brought_in_does_not_keep_more_neurons_than_are_lossless() -> None:
+    layer = random_layer(4, 30, 3)
+    x = np.random.default_rng(1).normal(size=(500, 4))
+    evidence = Evidence(x * (1 + 1e-8), layer(x))
+    found = Minimal(budget(layer, Metric.measured(x)), evidence).at_most(25)
+    assert found is not None
+    assert found.layer.neurons == 12
+
+
+def test_neurons_that_cancel_have_no_bound_above_their_error() -> None:
+    rng = np.random.default_rng(0)
+    rows, weights = rng.normal(size=(5, 4)), rng.normal(size=(2, 5))
+    layer = Layer(np.vstack([rows, rows]), np.hstack([weights, -weights]), np.zeros(2))
+    assert lower_bound(Metric.plain(3), layer, 1) == 0.0

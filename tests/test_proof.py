@@ -76,8 +76,12 @@ def test_a_limit_that_holds_changes_nothing() -> None:
 def test_a_limit_that_cannot_be_kept_is_an_error() -> None:
     with pytest.raises(VerificationError, match=r"exceeds --max-certified-error 0\.001"):
         onnxfde.optimize(demo_model(), neurons=6, data=demo_data(), max_certified_error=1e-3)
-    with pytest.raises(VerificationError, match="exceeds --max-certified-error 0"):
-        onnxfde.optimize(demo_model(), 0.1, data=demo_data(), max_certified_error=0.0)
+
+
+def test_where_nothing_merges_within_the_limit_the_model_stays_as_it_is() -> None:
+    result = onnxfde.optimize(demo_model(), 0.01, data=demo_data(), max_certified_error=0.0)
+    assert result.report.unchanged == "nothing merges within --max-certified-error 0"
+    assert result.model == onnx.load(demo_model())
 
 
 def test_a_limit_without_a_certificate_names_the_node() -> None:
@@ -127,6 +131,27 @@ def test_errors_of_several_layers_do_not_pile_up_with_data() -> None:
     assert found < inherited + second.error
     assert second.measured_error == pytest.approx(found, rel=0.3)
     assert first.neurons_after == second.neurons_after == 8
+
+
+def test_outputs_that_overflow_leave_a_report(tmp_path: Path) -> None:
+    path, rows, report = (tmp_path / name for name in ("in.onnx", "x.npy", "r.json"))
+    onnx.save(mlp(*twins()), path)
+    np.save(rows, np.vstack([np.full((1, 3), 1e30), np.ones((200, 3))]).astype(np.float32))
+    command = ["optimize", str(path), str(tmp_path / "o.onnx"), "--data", str(rows)]
+    done = CliRunner().invoke(app, [*command, "--report", str(report)])
+    assert done.exit_code == 0
+    assert report.exists()
+
+
+def test_a_single_row_of_data_and_a_bad_seed(tmp_path: Path) -> None:
+    path, rows = tmp_path / "in.onnx", tmp_path / "x.npy"
+    onnx.save(mlp(*twins()), path)
+    np.save(rows, np.ones((1, 3), np.float32))
+    command = ["optimize", str(path), str(tmp_path / "o.onnx"), "--data", str(rows)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    done = CliRunner().invoke(app, [*command, "--seed", "-1"])
+    assert done.exit_code == 1
+    assert "--seed -1 is not a number ≥ 0" in done.stderr
 
 
 def test_affine_maps_left_side_by_side_are_folded_when_that_is_smaller() -> None:
