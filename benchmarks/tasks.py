@@ -135,11 +135,15 @@ def shared_file(name: str) -> Path:
     return path
 
 
-def read_table(path: Path, delimiter: str = ",") -> list[list[str]]:
-    """The lines of a table of separated values, xz-compressed if its name ends so."""
+def read_text(path: Path) -> str:
+    """The text of a file, xz-compressed if its name ends so."""
     raw = path.read_bytes()
-    text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
-    return [line for line in csv.reader(io.StringIO(text), delimiter=delimiter) if line]
+    return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
+
+
+def read_table(path: Path) -> list[list[str]]:
+    """The lines of a table of comma-separated values."""
+    return [line for line in csv.reader(io.StringIO(read_text(path))) if line]
 
 
 def tabular(x: Array, y: Array, seed: int, numbers: int | None = None) -> Rows:

@@ -129,11 +129,12 @@ def metro_table(path: Path) -> tuple[Array, Array]:
 
 def household_table(path: Path) -> tuple[Array, Array]:
     """Household power: the other six measures, hour and weekday; the active power is the target."""
-    lines = [line for line in tasks.read_table(path, ";")[1:] if "?" not in line and all(line)]
+    text = tasks.read_text(path).split("\n")[1:]
+    lines = [line.split(";", 2) for line in text if line and "?" not in line]
     days = {day: datetime.strptime(day, "%d/%m/%Y").weekday() for day in {x[0] for x in lines}}
     weekday = [days[line[0]] for line in lines]
     hour = [int(line[1][:2]) + int(line[1][3:5]) / 60 for line in lines]
-    measures = np.array([line[2:] for line in lines], dtype=np.float64)
+    measures = np.loadtxt([line[2] for line in lines], delimiter=";")
     return np.column_stack([measures[:, 1:], hour, weekday]), measures[:, :1]
 
 
