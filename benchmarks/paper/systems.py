@@ -45,9 +45,10 @@ class System:
 
 @dataclass(frozen=True)
 class Table:
-    """A public table: its file with and without compression, its page, and how it is encoded."""
+    """A public table: our file, UCI's file and page, and how it is encoded."""
 
     file: str
+    uci_file: str
     page: str
     encode: Callable[[Path], tuple[Array, Array]]
     numbers: int | None = None  # the leading columns that are standardised; None is all
@@ -55,13 +56,12 @@ class Table:
     def path(self, data_dir: Path | None = None) -> Path:
         """Where it is: xz-compressed or as UCI has it."""
         folder = data_dir or DATA
-        plain = self.file.removesuffix(".xz")
-        for name in (self.file, plain):
+        for name in (self.file, self.uci_file):
             if (folder / name).exists():
                 return folder / name
         raise FileNotFoundError(
-            f"neither {self.file} nor {plain} is in {folder}: get it from {self.page} and name its "
-            "folder with --data-dir"
+            f"neither {self.file} nor {self.uci_file} is in {folder}: get the second from "
+            f"{self.page} and name its folder with --data-dir"
         )
 
 
@@ -129,7 +129,7 @@ def metro_table(path: Path) -> tuple[Array, Array]:
 
 def household_table(path: Path) -> tuple[Array, Array]:
     """Household power: the other six measures, hour and weekday; the active power is the target."""
-    text = tasks.read_text(path).split("\n")[1:]
+    text = tasks.read_text(path).splitlines()[1:]
     lines = [line.split(";", 2) for line in text if line and "?" not in line]
     days = {day: datetime.strptime(day, "%d/%m/%Y").weekday() for day in {x[0] for x in lines}}
     weekday = [days[line[0]] for line in lines]
@@ -140,14 +140,21 @@ def household_table(path: Path) -> tuple[Array, Array]:
 
 UCI = "https://archive.ics.uci.edu/dataset"
 TABLES = {
-    "Abalone": Table("abalone.data.xz", f"{UCI}/1", tasks.abalone_table),
+    "Abalone": Table("abalone.data.xz", "abalone.data", f"{UCI}/1", tasks.abalone_table),
     "HEPC": Table(
         "household_power_consumption.PARTIAL-2006-12-16_2007-06-30.txt.xz",
+        "household_power_consumption.txt",
         f"{UCI}/235",
         household_table,
     ),
-    "Metro": Table("Metro_Interstate_Traffic_Volume.csv.xz", f"{UCI}/492", metro_table, numbers=5),
-    "Protein": Table("CASP.csv.xz", f"{UCI}/265", tasks.protein_table),
+    "Metro": Table(
+        "Metro_Interstate_Traffic_Volume.csv.xz",
+        "Metro_Interstate_Traffic_Volume.csv",
+        f"{UCI}/492",
+        metro_table,
+        numbers=5,
+    ),
+    "Protein": Table("CASP.csv.xz", "CASP.csv", f"{UCI}/265", tasks.protein_table),
 }
 
 
