@@ -94,7 +94,7 @@ def forms(layer: Squares, part: slice) -> FloatArray:
     first, second = layer
     rows = np.column_stack([first.weight, first.bias])
     weight = second.weight[part]
-    weighted = (weight[:, None, :] * rows.T).reshape(-1, len(rows))
+    weighted = (weight[:, None, :] * rows.T).reshape(len(weight) * rows.shape[1], len(rows))
     q = (weighted @ rows).reshape(len(weight), rows.shape[1], rows.shape[1])
     q[:, -1, -1] += second.bias[part]
     return np.asarray(q)

@@ -21,8 +21,8 @@ from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.errors import OptionError, UsageError, VerificationError
 from onnxfde.graph import FLOATS, ROUNDOFF, Graph, numpy_dtype
 from onnxfde.inputs import Array
+from onnxfde.intervals import Uncertified
 from onnxfde.maps import squares
-from onnxfde.operators import Uncertified
 from onnxfde.pairing import Box, Pairing
 from onnxfde.passes.base import PassResult
 from onnxfde.pattern import find_layers

@@ -29,18 +29,23 @@ class Curve:
     slopes: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     turns: tuple[float, ...] = ()
     smooth: bool = False
+    terms: Function | None = None
+    """What the function adds up, on absolute values, where that may cancel."""
 
     def range(self, x: Interval) -> Interval:
         """All values over an interval."""
         ends = [self.function(x.low), self.function(x.high)]
         ends += [self.function(np.clip(turn, x.low, x.high)) for turn in self.turns]
         found = Interval(np.minimum.reduce(ends), np.maximum.reduce(ends))
-        return found.widened(FUNCTION_STEPS * UNIT * found.size)
+        most = found.size if self.terms is None else found.size + self.terms(x.size)
+        return found.widened(FUNCTION_STEPS * UNIT * most)
 
     def slope(self, x: Interval) -> Interval:
         """All slopes over an interval."""
         found = Interval(*self.slopes(x.low, x.high))
-        return found.widened(2 * FUNCTION_STEPS * UNIT) if self.smooth else found
+        if not self.smooth:
+            return found
+        return found.widened(2 * FUNCTION_STEPS * UNIT * np.maximum(found.size, 1.0))
 
     def __call__(self, x: Pair) -> Pair:
         """The curve applied to a value and its change."""
@@ -83,7 +88,11 @@ def clipped(least: float, most: float, slope: float = 1.0, shift: float = 0.0) -
         first, last = np.where(always, slope, 0.0), np.where(never, 0.0, slope)
         return np.minimum(first, last), np.maximum(first, last)
 
-    return Curve(function, slopes, smooth=slope != 1.0 or shift != 0.0)
+    def terms(size: FloatArray) -> FloatArray:
+        return abs(slope) * size + abs(shift)
+
+    exact = slope == 1.0 and shift == 0.0
+    return Curve(function, slopes, smooth=not exact, terms=None if exact else terms)
 
 
 def elu(alpha: float) -> Curve:

@@ -38,6 +38,7 @@ ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "floa
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 REFERENCE_ERRORS = (
+    AssertionError,
     NotImplementedError,
     RuntimeError,
     TypeError,
@@ -251,32 +252,49 @@ class Graph:
 
     def is_constant(self, name: str) -> bool:
         """Whether a value is the same in every run."""
+        name = self._behind(name)[0]
         if name in self.initializers:
             return name not in self.overridable
         node = self.producers.get(name)
-        if node is None or node.domain not in ("", "ai.onnx"):
+        if node is None or op_of(node) != "Constant":
             return False
-        if node.op_type == "Constant":
-            return not any(a.name.startswith(("sparse", "value_string")) for a in node.attribute)
-        return node.op_type in PASS_THROUGH and self.is_constant(node.input[0])
+        return not any(a.name.startswith(("sparse", "value_string")) for a in node.attribute)
 
     def constant(self, name: str) -> Constant | None:
         """The value of a constant, or None."""
         if not self.is_constant(name):
             return None
+        source, nodes = self._behind(name)
+        values = self._stored(source)
+        for node in reversed(nodes):
+            values = derived(node, values)
+        return Constant(values, in_initializer=source in self.initializers)
+
+    def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
+        """The value that is only copied, transposed or cast to make this one, and by what."""
+        nodes: list[NodeProto] = []
+        while name not in self.initializers:
+            node = self.producers.get(name)
+            if node is None or op_of(node) not in PASS_THROUGH:
+                break
+            nodes.append(node)
+            name = node.input[0]
+        return name, nodes
+
+    def _stored(self, name: str) -> Array:
+        """The values of an initializer or of a Constant node."""
         if name in self.initializers:
-            return Constant(to_array(self.initializers[name], self.folder), in_initializer=True)
-        node = self.producers[name]
-        if node.op_type == "Constant":
-            value = onnx.helper.get_attribute_value(node.attribute[0])
-            if isinstance(value, TensorProto):
-                return Constant(to_array(value, self.folder), in_initializer=False)
-            kind = np.float32 if "float" in node.attribute[0].name else np.int64
-            return Constant(np.asarray(value, dtype=kind), in_initializer=False)
-        inner = self.constant(node.input[0])
-        return (
-            None if inner is None else Constant(derived(node, inner.values), inner.in_initializer)
-        )
+            return to_array(self.initializers[name], self.folder)
+        attribute = self.producers[name].attribute[0]
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, TensorProto):
+            return to_array(value, self.folder)
+        return np.asarray(value, dtype=np.float32 if "float" in attribute.name else np.int64)
+
+
+def op_of(node: NodeProto) -> str:
+    """The name of one of onnx's own operators; nothing for others."""
+    return str(node.op_type) if node.domain in ("", "ai.onnx") else ""
 
 
 def derived(node: NodeProto, values: Array) -> Array:

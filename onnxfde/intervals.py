@@ -5,7 +5,8 @@
 
 Computed in float64 and rounded outward: one step after each elementary operation, and
 γ_k·(the same sum on absolute values), γ_k = ku/(1 − ku), after a sum of k products in any order.
-Functions of numpy are taken to be within 8u, and nothing is taken to underflow. A zero stays zero.
+Functions of numpy are taken to be within 8u, and single products not to underflow. A zero stays
+zero.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ import numpy as np
 from onnxfde.polynomial import FloatArray
 
 UNIT = 2.0**-53
+TINY = float(np.finfo(np.float64).tiny)
 Linear = Callable[[FloatArray], FloatArray]
+
+
+class Uncertified(Exception):  # noqa: N818 - a reason to be shown, not a failure
+    """Carries the reason why there is no bound, with the node's name once that is known."""
+
+    def __init__(self, reason: str, where: str = "") -> None:
+        """Name the reason, and the node."""
+        super().__init__(f"{where}: {reason}" if where else reason)
+        self.where = where
 
 
 def gamma(steps: int) -> float:
@@ -114,8 +125,9 @@ class Interval:
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     def widened(self, by: FloatArray | float) -> Interval:
-        """Larger by this much at both ends; 0 changes nothing."""
-        wide = Interval(down(self.low - by), up(self.high + by))
+        """Larger by this much and what may underflow at both ends; 0 changes nothing."""
+        more = by + TINY
+        wide = Interval(down(self.low - more), up(self.high + more))
         same = np.broadcast_to(np.asarray(by) == 0, self.shape)
         return Interval(np.where(same, self.low, wide.low), np.where(same, self.high, wide.high))
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.affine import op
 from onnxfde.curves import (
     ABS,
     ERF,
@@ -30,22 +31,14 @@ from onnxfde.curves import (
 )
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph import FLOATS, NodeProto, attributes, evaluate
-from onnxfde.intervals import Interval, Pair, down, gamma, up
+from onnxfde.intervals import Interval, Linear, Pair, Uncertified, down, gamma, up
 from onnxfde.maps import FINAL
 from onnxfde.polynomial import FloatArray
+from onnxfde.windows import average_pool, max_pool
 
 Known = npt.NDArray[Any]
 Value = Pair | Known
 MOST_UNFOLDED = 25_000_000
-
-
-class Uncertified(Exception):  # noqa: N818 - a reason to be shown, not a failure
-    """Carries the reason why there is no bound, with the node's name once that is known."""
-
-    def __init__(self, reason: str, where: str = "") -> None:
-        """Name the reason, and the node."""
-        super().__init__(f"{where}: {reason}" if where else reason)
-        self.where = where
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +87,23 @@ class Site:
 
     def evaluated(self, arrays: Sequence[Known | None]) -> Known:
         """The node on arrays."""
+        first = arrays[0] if arrays else None
+        if first is not None and op(self.node) == "Unsqueeze" and "axes" in self.options:
+            return np.expand_dims(first, tuple(self.options["axes"]))
+        if first is not None and op(self.node) == "Slice" and len(arrays) > 4:
+            check_slice(first, arrays[2], arrays[4])
         try:
             return evaluate(self.node, arrays, self.opset)[self.output]
         except RuntimeUnavailable as reason:
             raise Uncertified(str(reason)) from None
+
+
+def check_slice(a: Known, ends: Known | None, steps: Known | None) -> None:
+    """Refuse steps back to an end that is not an element, where runtimes differ."""
+    if ends is None or steps is None:
+        return
+    if np.any((steps < 0) & (ends >= max(a.shape, default=0))):
+        raise Uncertified("it steps back from one end to the same end")
 
 
 Rule = Callable[[Site], Value]
@@ -178,7 +184,9 @@ def power(site: Site) -> Pair:
     known = site.fixed(1) if isinstance(exponent, Pair) else np.asarray(exponent)
     if not np.all(known == 2):
         raise Uncertified("its exponent is not 2")
-    return site.pair().squared()
+    x = site.pair()
+    shape = np.broadcast_shapes(x.shape, known.shape)
+    return x.squared().mapped(lambda a: np.broadcast_to(a, shape))
 
 
 def weighted(
@@ -238,24 +246,47 @@ def conv(site: Site) -> Pair:
     return found + site.weight(2).mapped(lambda b: b.reshape(shape))
 
 
-def average(site: Site) -> Pair:
-    """A mean or a sum over some elements."""
-    x, kernel = site.pair(), site.options.get("kernel_shape")
-    count = int(np.prod(kernel)) if kernel else x.size.size // max(site.run(x.size).size, 1)
-    return x.linear(site.run, site.run, count + 2)
+def reduction(site: Site) -> Pair:
+    """A mean or a sum along axes."""
+    return averaged(site.pair(), site.run)
 
 
-def highest(site: Site) -> Pair:
-    """A maximum over some elements changes by no more than they do."""
-    x = site.pair()
-    change = Interval(-site.run(-x.change.low), site.run(x.change.high))
-    return Pair(x.value.mapped(site.run), change, site.run(x.size))
+def averaged(x: Pair, run: Linear, count: int | None = None) -> Pair:
+    """Means or sums of some elements each."""
+    count = count or x.size.size // max(run(x.size).size, 1)
+    return x.linear(run, run, count + 2)
+
+
+def highest(x: Pair, run: Linear) -> Pair:
+    """A maximum of some elements changes by no more than they do."""
+    change = Interval(-run(-x.change.low), run(x.change.high))
+    return Pair(x.value.mapped(run), change, run(x.size))
+
+
+def means(site: Site) -> Pair:
+    """The mean of each window."""
+    options = site.options
+    count = int(np.prod(options["kernel_shape"]))
+    return averaged(site.pair(), lambda a: average_pool(a, options), count)
+
+
+def maxima(site: Site) -> Pair:
+    """The maximum of each window."""
+    options = site.options
+    return highest(site.pair(), lambda a: max_pool(a, options))
+
+
+def spatial(a: FloatArray) -> tuple[int, ...]:
+    """The axes behind samples and channels."""
+    return tuple(range(2, a.ndim))
 
 
 def batch_normalization(site: Site) -> Pair:
     """(x − mean)·scale/√(var + ε) + b."""
     if site.options.get("training_mode", 0):
         raise Uncertified("it is in training mode")
+    if not site.options.get("spatial", 1):
+        raise Uncertified("it has a mean for each element (spatial = 0)")
     x = site.pair()
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     scale, shift, mean, var = (site.fixed(i).reshape(shape) for i in range(1, 5))
@@ -279,6 +310,8 @@ def clip(site: Site) -> Pair:
     for i in (1, 2):
         if site.has(i):
             limits[i - 1] = float(site.fixed(i).item())
+    if np.isnan(limits).any():
+        raise Uncertified("a limit is not a number")
     return clipped(*limits)(site.pair())
 
 
@@ -323,8 +356,16 @@ RULES: dict[str, Rule] = {
     "MatMul": lambda site: product(site.pair(0), site.pair(1)),
     "Gemm": gemm,
     "Conv": conv,
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum"), average),
-    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), highest),
+    "ReduceMean": reduction,
+    "ReduceSum": reduction,
+    "AveragePool": means,
+    "MaxPool": maxima,
+    "GlobalAveragePool": lambda site: averaged(
+        site.pair(), lambda a: np.mean(a, axis=spatial(a), keepdims=True)
+    ),
+    "GlobalMaxPool": lambda site: highest(
+        site.pair(), lambda a: np.max(a, axis=spatial(a), keepdims=True)
+    ),
     "BatchNormalization": batch_normalization,
     "Softmax": softmax_rule,
     "Clip": clip,

@@ -18,9 +18,9 @@ from onnxfde.chains import chain_change
 from onnxfde.errors import DataError
 from onnxfde.graph import Graph, NodeProto
 from onnxfde.inputs import input_specs
-from onnxfde.intervals import Interval, Pair
+from onnxfde.intervals import Interval, Pair, Uncertified
 from onnxfde.maps import Map
-from onnxfde.operators import Site, Uncertified, Value, apply, as_value
+from onnxfde.operators import Site, Value, apply, as_value
 from onnxfde.paths import Path, read_path, through
 from onnxfde.polynomial import FloatArray
 

@@ -117,6 +117,9 @@ def join(graph: Graph, path: Path, node: NodeProto) -> None:
     except NoMatch:
         restart(path, source)
         new = plain
+    if read_by(path) not in (None, new.weight.shape[1]):
+        restart(path, source)
+        new = plain
     if path.current is not None:
         width = plain.weight.shape[1]
         path.joints += [(len(path.maps), name, width) for name in path.computed]
@@ -126,6 +129,12 @@ def join(graph: Graph, path: Path, node: NodeProto) -> None:
     if not path.current.finite:
         raise NoMatch("a weight is NaN or infinite")
     path.pending, path.computed = [], [node.output[0]]
+
+
+def read_by(path: Path) -> int | None:
+    """How many features the next map of a path reads, unless a factor makes more of one."""
+    last = path.current or (path.maps[-1] if path.maps else None)
+    return None if last is None else len(last.weight)
 
 
 def with_factors(graph: Graph, after: Map, pending: list[NodeProto], layout: Layout) -> Map:

@@ -93,13 +93,16 @@ def with_unique_names(matches: list[Match]) -> list[Match]:
 
 
 def is_square(graph: Graph, node: NodeProto) -> bool:
-    """Mul(x, x) or Pow(x, 2)."""
+    """Mul(x, x) or Pow(x, 2), where the 2 adds no axes."""
+    if len(node.input) != 2 or op(node) not in ("Mul", "Pow"):
+        return False
     if op(node) == "Mul":
         return bool(node.input[0] == node.input[1])
-    if op(node) != "Pow":
-        return False
     exponent = graph.constant(node.input[1])
-    return exponent is not None and exponent.values.size == 1 and float(exponent.array.item()) == 2
+    if exponent is None or exponent.values.size != 1 or float(exponent.array.item()) != 2:
+        return False
+    axes = exponent.values.ndim
+    return axes <= 1 or axes <= (graph.rank(node.input[0]) or 0)
 
 
 def match_layer(graph: Graph, square: NodeProto) -> Match:

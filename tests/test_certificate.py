@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -489,3 +490,45 @@ def test_a_large_layer_is_not_cheap() -> None:
     assert cost(small) < cost(large)
     assert cheap(small)
     assert not cheap(large)
+
+
+def test_an_exponent_with_more_axes_than_its_base_adds_them() -> None:
+    """Whether the square stands alone or inside a layer."""
+    three = np.full((1, 1, 1), 2, np.float32)
+    for body in (
+        "g = MatMul(x, W) s = Mul(g, g) h = MatMul(s, V) t = Pow(h, e) "
+        "y = ReduceMean <axes = [1], keepdims = 0> (t)",
+        "g = MatMul(x, W) s = Pow(g, e) h = MatMul(s, V) "
+        "y = ReduceMean <axes = [1], keepdims = 0> (h)",
+    ):
+        constants = {"e": three, **weights(0, W=(3, 6), V=(6, 8))}
+        model = built(body, constants, inputs="float[1,3] x", outputs="float y")
+        other = perturbed(model, ("W", "V"))
+        most, _ = largest_change(model, other, samples((1, 3), 100))
+        assert most <= bound(model, other) <= 5 * most
+
+
+def test_a_hard_sigmoid_is_certified_to_the_last_digit() -> None:
+    """In rational arithmetic: alpha·x + beta cancels, and alpha changes in its last digit."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        alpha = floats(rng.choice([0.2, 7.7, 1e3, 1e5]))[0]
+        beta = np.float32(-alpha * rng.uniform(0.5, 1))
+        x = float(-beta / alpha + rng.uniform(0, 0.9) / alpha)
+        slopes = float(alpha), float(np.nextafter(alpha, floats(np.inf)[0]))
+        models = [
+            build(
+                f"y = HardSigmoid <alpha = {slope!r}, beta = {float(beta)!r}> (x)",
+                inputs="double[1,1] x",
+                outputs="double[1,1] y",
+            )
+            for slope in slopes
+        ]
+        stored = [
+            {a.name: Fraction(a.f) for a in model.graph.node[0].attribute} for model in models
+        ]
+        exact = [
+            min(max(s["alpha"] * Fraction(x) + s["beta"], Fraction(0)), Fraction(1)) for s in stored
+        ]
+        found = certify(Graph(models[0]), Graph(models[1]), {"x": (x, x)})
+        assert abs(exact[1] - exact[0]) <= Fraction(found.outputs[0].bound)
