@@ -150,7 +150,8 @@ def columns() -> Progress:
 def hush() -> None:
     """No remarks of torch.onnx between the bars."""
     warnings.simplefilter("ignore", FutureWarning)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    exporter = "torch.onnx._internal.exporter._registration"
+    logging.getLogger(exporter).setLevel(logging.ERROR)
 
 
 def main() -> None:
