@@ -85,9 +85,9 @@ last compute something simpler than they might in the paper's networks, and bein
 neurons says less there than in variant 1. Two things speak for the result all the same: a square
 layer with d inputs never needs more than (d+1)(d+2)/2 − 1 neurons, however it was trained, which
 covers all but the last one or two rows of each table; and networks of variant 2 that were trained
-once by Adam alone (300 epochs, one seed: RN 6.28e-9, EN 8.92e-8, the latter above the paper's
-1.15e-9) lost nothing either under `minimal` in the last row (RN 6.28e-9 at 17.0 %, EN 8.92e-8 at
-29.4 %)."""
+once from a random start (Adam for up to 300 epochs, the last layer solved, one seed: RN 6.28e-9,
+EN 8.92e-8, the latter above the paper's 1.15e-9) lost nothing either under `minimal` in the last
+row (RN 6.28e-9 at 17.0 %, EN 8.92e-8 at 29.4 %)."""
 
 PRUNING = """Rounded down to whole weights, per matrix (magnitude) or input column (Wanda). In the
 public tables the paper's column is not explained by d-120-1 at the ratios it states, nor by any
