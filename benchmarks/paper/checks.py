@@ -34,11 +34,6 @@ def table(checks: list[Check]) -> Section:
     return Section("", "where | bar | found | ", rows)
 
 
-def base_of(cells: Cells, system: str, variant: int = 1) -> float:
-    """The mean error of the original networks."""
-    return cells[system, variant, "base", "C1"].figure.mse
-
-
 def base_checks(cells: Cells) -> Iterator[Check]:
     """The networks to start from are as good as they should be."""
     for system in SYSTEMS:
@@ -74,10 +69,10 @@ def first_checks(cells: Cells) -> Iterator[Check]:
         cell = cells.get((system, 1, "minimal", row.config))
         if cell is None:
             continue
-        figure, base = cell.figure, base_of(cells, system)
+        figure, base = cell.figure, cells[system, 1, "base", "C1"]
         where, small = f"{system} variant 1, minimal", max(cell.grps) <= row.fde.grp
         if system == "GLY":
-            ratio = figure.mse / base
+            ratio = cell.loss(base)
             found = f"GRP {figure.grp:.2f} %, MSE {figure.mse:.3e}, {ratio:.4f} × base"
             bar = f"GRP ≤ {row.fde.grp} %, MSE ≤ 1.02 × base"
             yield Check(where, bar, found, small and ratio <= 1.02)
@@ -96,7 +91,7 @@ def public_checks(cells: Cells) -> Iterator[Check]:
         if cell is None or system in SYNTHETIC:
             continue
         limit, base = rows_of(system)[-1].fde.grp / 2, cells[system, 1, "base", "C1"]
-        ratio, worst = cell.figure.mse / base.figure.mse, max(cell.over(base))
+        ratio, worst = cell.loss(base), max(cell.over(base))
         found = f"GRP {cell.figure.grp:.2f} %, {ratio:.4f} × base (worst seed {worst:.4f} ×)"
         met = max(cell.grps) <= limit and ratio <= 1.05
         where = f"{system}, minimal, 2,000 inputs"
@@ -119,7 +114,7 @@ def deep_checks(cells: Cells, method: str) -> Iterator[Check]:
 def deep_check(cells: Cells, cell: Cell, row: Row, paper_ratio: float) -> Check:
     """One row."""
     figure = cell.figure
-    ratio = figure.mse / base_of(cells, row.system, row.variant)
+    ratio = cell.loss(cells[row.system, row.variant, "base", "C1"])
     lower, fine = figure.mse < row.fde.mse, ratio <= 1.01 * paper_ratio
     how = "lower error" if lower else "no larger loss" if fine else "neither"
     return Check(

@@ -34,7 +34,7 @@ curves: as ε grows, GRP falls and MSE rises.
 **What is not.** ε-FDE as described does not give the paper's rows at the paper's ε. Compared by
 outgoing weights (*ε-FDE here*), the layers of the simulated systems collapse to a few neurons at
 the first or second ε of the table, with errors orders of magnitude above the paper's; on public
-data GRP falls far below the paper's column at every ε. Compared by incoming weights (*ε-BDE
+data GRP falls below the paper's column, mostly far below. Compared by incoming weights (*ε-BDE
 here*), nothing merges on public data, and in the simulated systems little, and late. Magnitude
 pruning and Wanda lose more here than in the paper at moderate ratios on the simulated systems.
 What makes the paper's networks so mergeable is not in its text. What is known:

@@ -49,6 +49,11 @@ class Cell:
         pairs = zip(self.seeds, self.mses, strict=True)
         return [mse / known[seed] for seed, mse in pairs if seed in known]
 
+    def loss(self, base: Cell) -> float:
+        """The mean error in terms of the mean error of the same networks before."""
+        known = dict(zip(base.seeds, base.mses, strict=True))
+        return mean(self.mses) / mean(known[seed] for seed in self.seeds)
+
 
 Cells = Mapping[tuple[str, int, str, str], Cell]
 """By system, variant, method and configuration."""
