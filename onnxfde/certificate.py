@@ -19,7 +19,7 @@ from onnxfde.affine import op
 from onnxfde.bounds import MOST_WORK, work
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.errors import OptionError, UsageError, VerificationError
-from onnxfde.graph import FLOATS, ROUNDOFF, Graph, numpy_dtype
+from onnxfde.graph import FLOATS, ROUNDOFF, Graph, ValueInfoProto, names_used, numpy_dtype
 from onnxfde.inputs import Array
 from onnxfde.intervals import Uncertified
 from onnxfde.maps import squares
@@ -119,10 +119,9 @@ class Proof:
 def certify(original: Graph, result: Graph, box: Box) -> Certificate:
     """Bound the change of every output over a box of inputs."""
     pairing, text = Pairing(original, result, box), described(box)
-    outputs = [v for v in original.model.graph.output if v.type.tensor_type.elem_type in FLOATS]
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = [(value, pairing.output(value.name)) for value in outputs]
+        with np.errstate(all="ignore"):
+            found = [(value, pairing.output(value.name)) for value in floating(original, result)]
     except Uncertified as reason:
         return Certificate(text, unavailable=f"not certified: {reason}")
     bounds = tuple(OutputBound(v.name, largest(p.change.size)) for v, p in found)
@@ -133,6 +132,35 @@ def certify(original: Graph, result: Graph, box: Box) -> Certificate:
         for v, p in found
     ]
     return Certificate(text, bounds, ROUNDING_STEPS * max(most, default=0.0))
+
+
+def floating(original: Graph, result: Graph) -> list[ValueInfoProto]:
+    """The floating-point outputs; others have no bound and must be computed as before."""
+    found = []
+    for value in original.model.graph.output:
+        kind = value.type.tensor_type.elem_type
+        if kind in FLOATS:
+            found.append(value)
+        elif not unchanged(original, result, value.name):
+            text = numpy_dtype(kind).name if kind else "not a tensor"
+            raise Uncertified(f"output '{value.name}' is {text}")
+    return found
+
+
+def unchanged(original: Graph, result: Graph, name: str) -> bool:
+    """Whether the same nodes and constants make a value in both models."""
+    stack, seen = [name], set[str]()
+    while stack:
+        name = stack.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        nodes = [graph.producers.get(name) for graph in (original, result)]
+        stored = [graph.initializers.get(name) for graph in (original, result)]
+        if nodes[0] != nodes[1] or stored[0] != stored[1]:
+            return False
+        stack.extend(names_used(nodes[0]) if nodes[0] is not None else ())
+    return True
 
 
 def cost(original: Graph) -> float:

@@ -8,15 +8,17 @@ chain. What cannot be bounded raises `Uncertified`, which names the node.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from onnxfde.affine import label, op
+from onnxfde.batches import Batch, batch_of, check_chain
 from onnxfde.chains import chain_change
 from onnxfde.errors import DataError
-from onnxfde.graph import Graph, NodeProto
+from onnxfde.graph import FLOATS, Graph, NodeProto
 from onnxfde.inputs import input_specs
 from onnxfde.intervals import Interval, Pair, Uncertified
 from onnxfde.maps import Map
@@ -28,6 +30,10 @@ Limits = tuple[FloatArray | float, FloatArray | float]
 Box = Mapping[str, Limits]
 Key = tuple[str, str]
 OLDEST_OPSET = 7
+RULE_ERRORS = (
+    ArithmeticError, AssertionError, LookupError, TypeError, ValueError, np.linalg.LinAlgError,
+)  # fmt: skip
+"""What a rule may raise where a node does not fit what it reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +43,7 @@ class Plan:
     needs: tuple[Key | None, ...]
     make: Callable[[tuple[Value | None, ...]], Value]
     node: NodeProto | None = None
+    constant: bool = False
 
 
 @dataclass(eq=False)
@@ -47,6 +54,8 @@ class Pairing:
     result: Graph
     box: Box
     done: dict[Key, Value] = field(default_factory=dict)
+    batches: dict[Key, Batch] = field(default_factory=dict)
+    """Which values hold all samples of a dynamic leading axis."""
     single: dict[int, Pairing] = field(default_factory=dict)
     """Each graph paired with itself."""
 
@@ -70,7 +79,7 @@ class Pairing:
             if top in self.done:
                 stack.pop()
                 continue
-            plan = plans[top] = plans.get(top) or self.plan(top)
+            plan = plans[top] = plans.get(top) or self.planned(top)
             missing = [key for key in plan.needs if key and key not in self.done]
             stack.extend(missing)
             if not missing:
@@ -79,29 +88,39 @@ class Pairing:
 
     def key(self, a: str, b: str) -> Key:
         """Two values, without the nodes before them that do nothing."""
-        return through(self.original, a), through(self.result, b)
+        try:
+            return through(self.original, a), through(self.result, b)
+        except RULE_ERRORS as error:
+            raise named(self.original.producers.get(a), error) from None
+
+    def planned(self, key: Key) -> Plan:
+        """How a pair can be had, if nothing is wrong with the nodes that make it."""
+        try:
+            return self.plan(key)
+        except RULE_ERRORS as error:
+            raise named(self.original.producers.get(key[0]), error) from None
 
     def plan(self, key: Key) -> Plan:
         """How a pair can be had."""
         a, b = key
         known = self.constants(key)
         if known is not None:
-            return Plan((), lambda _: constant_pair(*known))
+            return Plan((), lambda _: constant_pair(key[0], *known), constant=True)
         given = {v.name for v in self.original.inputs} & {v.name for v in self.result.inputs}
         if a == b and a in given:
-            return Plan((), lambda _: Pair.same(self.input_box(a)))
+            return Plan((), lambda _: Pair.same(self.input_box(key)))
         old, new = (graph.producers.get(name) for graph, name in self.sides(key))
         paths = self.paths(key)
         if paths is not None:
             base = self.key(paths[0].base, paths[1].base)
-            return Plan((base,), lambda x: along(*paths, x[0]), old)
+            return Plan((base,), lambda x: self.by_chain(key, base, paths, x[0]), old)
         if old is None or new is None or not alike(old, new, key):
             return Plan((), lambda _: self.apart(key), old)
         inputs = list(zip(old.input, new.input, strict=True))
         if not all(constants_fit(self.constants(names)) for names in inputs):
             return Plan((), lambda _: self.apart(key), old)
         needs = tuple(self.key(*names) if all(names) else None for names in inputs)
-        return Plan(needs, lambda read: self.by_rule(key, read), old)
+        return Plan(needs, lambda read: self.by_rule(key, needs, read), old)
 
     def constants(self, key: Key) -> tuple[Value, Value] | None:
         """Two values, if both are constants."""
@@ -115,20 +134,35 @@ class Pairing:
     def made(self, key: Key, plan: Plan) -> Value:
         """A pair from the pairs it is made of; where that fails, from each side by itself."""
         try:
-            return finite(plan.make(tuple(self.done[k] if k else None for k in plan.needs)))
+            found = plan.make(tuple(self.done[k] if k else None for k in plan.needs))
+            return found if plan.constant else finite(found)
         except Uncertified as reason:
             if self.original is not self.result and plan.node is not None and plan.needs:
                 return finite(self.apart(key))
-            if plan.node is None or reason.where:
-                raise
-            where = f"node {label(plan.node)} ({op(plan.node)})"
-            raise Uncertified(str(reason), where) from None
+            raise named(plan.node, reason) from None
+        except RULE_ERRORS as error:
+            raise named(plan.node, error) from None
 
-    def by_rule(self, key: Key, read: tuple[Value | None, ...]) -> Value:
+    def by_chain(self, key: Key, base: Key, paths: tuple[Path, Path], x: Value | None) -> Value:
+        """The two chains that make both values."""
+        if not isinstance(x, Pair):
+            raise Uncertified(f"'{base[0]}' is not floating-point")
+        if self.batches.get(base):
+            check_chain(x, paths[0].layout == "columns")
+            self.batches[key] = True
+        return along(*paths, x)
+
+    def by_rule(
+        self, key: Key, needs: tuple[Key | None, ...], read: tuple[Value | None, ...]
+    ) -> Value:
         """The rule of the operator that makes both values."""
         node = self.original.producers[key[0]]
         position = list(node.output).index(key[0])
-        return apply(Site(node, read, self.original.opset, position), op(node))
+        site = Site(node, read, self.original.opset, position)
+        found = apply(site, op(node))
+        batches = [self.batches.get(need, False) if need else False for need in needs]
+        self.batches[key] = batch_of(site, op(node), found, batches)
+        return found
 
     def apart(self, key: Key) -> Pair:
         """Each value by itself, and their difference."""
@@ -141,27 +175,32 @@ class Pairing:
             if not isinstance(found, Pair):
                 raise Uncertified(f"'{name}' differs and is not floating-point")
             values.append(found)
+            if own.batches.get(own.key(name, name)):
+                self.batches[key] = True
         old, new = values
         if old.shape != new.shape:
             raise Uncertified(f"'{key[0]}' has another shape in the result")
         return Pair(old.value, new.value - old.value, old.size)
 
-    def input_box(self, name: str) -> Interval:
+    def input_box(self, key: Key) -> Interval:
         """The box of an input, for one sample."""
+        name = key[0]
         try:
             spec = next(s for s in input_specs(self.original) if s.name == name)
         except DataError as reason:
             raise Uncertified(str(reason)) from None
-        if np.dtype(spec.dtype).kind in "iub":
-            raise Uncertified(f"input '{spec.name}' is {spec.dtype.name}")
-        shape = [d if isinstance(d, int) else 1 for d in spec.dims]
+        kind = next(v.type.tensor_type for v in self.original.inputs if v.name == name)
+        if kind.elem_type not in FLOATS:
+            raise Uncertified(f"input '{name}' is {spec.dtype.name}")
+        if not spec.dims:
+            raise Uncertified(f"input '{name}' has no shape")
         if any(not isinstance(d, int) for d in spec.dims[1:]):
-            raise Uncertified(f"input '{spec.name}' has axes of unknown length")
+            raise Uncertified(f"input '{name}' has axes of unknown length")
         if name not in self.box:
             raise Uncertified(f"input '{name}' has no range")
-        low, high = self.box[name]
-        ends = (np.broadcast_to(np.asarray(end, dtype=np.float64), shape) for end in (low, high))
-        return Interval(*(np.ascontiguousarray(end) for end in ends))
+        self.batches[key] = not isinstance(spec.dims[0], int)
+        shape = tuple(d if isinstance(d, int) else 1 for d in spec.dims)
+        return box_of(name, self.box[name], shape)
 
     def paths(self, key: Key) -> tuple[Path, Path] | None:
         """Both values as chains of the same length, from the last value that both chains have."""
@@ -182,7 +221,10 @@ def alike(old: NodeProto, new: NodeProto, key: Key) -> bool:
     options = [sorted(a.SerializeToString() for a in node.attribute) for node in (old, new)]
     places = [list(node.output).index(name) for node, name in zip((old, new), key, strict=True)]
     given = [[bool(name) for name in node.input] for node in (old, new)]
-    return (op(old), options[0], places[0], given[0]) == (op(new), options[1], places[1], given[1])
+    counts = [len(node.output) for node in (old, new)]
+    sides = zip(options, places, given, counts, strict=True)
+    first, second = sides
+    return op(old) == op(new) and first == second
 
 
 def comparable(old: Path, new: Path) -> bool:
@@ -222,14 +264,39 @@ def constants_fit(known: tuple[Value, Value] | None) -> bool:
     return not isinstance(old, Pair) and not isinstance(new, Pair) and np.array_equal(old, new)
 
 
-def constant_pair(old: Value, new: Value) -> Value:
-    """Two constants that can be compared."""
+def constant_pair(name: str, old: Value, new: Value) -> Value:
+    """Two constants that can be compared; infinite ones only if nothing changed."""
     if not constants_fit((old, new)):
         raise Uncertified("a constant of the result has another shape or type")
     if not isinstance(old, Pair) or not isinstance(new, Pair):
         return old
-    same = np.array_equal(old.value.low, new.value.low)
-    return old if same else Pair(old.value, new.value - old.value, old.size)
+    if np.isnan(old.size).any() or np.isnan(new.size).any():
+        raise Uncertified(f"the constant '{name}' holds NaN")
+    if np.array_equal(old.value.low, new.value.low):
+        return old
+    if np.isinf(old.size).any() or np.isinf(new.size).any():
+        raise Uncertified(f"the constant '{name}' is infinite")
+    return Pair(old.value, new.value - old.value, old.size)
+
+
+def box_of(name: str, limits: Limits, shape: tuple[int, ...]) -> Interval:
+    """The box of an input of this shape."""
+    ends = [np.asarray(end, dtype=np.float64) for end in limits]
+    try:
+        low, high = (np.ascontiguousarray(np.broadcast_to(end, shape)) for end in ends)
+    except ValueError:
+        raise Uncertified(f"the range of input '{name}' has another shape") from None
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.all(low <= high)):
+        raise Uncertified(f"input '{name}' has no range of finite numbers")
+    return Interval(low.reshape(shape), high.reshape(shape))
+
+
+def named(node: NodeProto | None, reason: Exception) -> Uncertified:
+    """A reason with the node it is about."""
+    if isinstance(reason, Uncertified) and (reason.where or node is None):
+        return reason
+    text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
+    return Uncertified(text, f"node {label(node)} ({op(node)})" if node else "")
 
 
 def finite(value: Value) -> Value:
@@ -242,10 +309,8 @@ def finite(value: Value) -> Value:
     return value
 
 
-def along(old: Path, new: Path, base: Value | None) -> Pair:
+def along(old: Path, new: Path, base: Pair) -> Pair:
     """Two chains from one pair."""
-    if not isinstance(base, Pair):
-        raise Uncertified(f"'{old.base}' is not floating-point")
     rows = Rows.of(base, old)
     same = tuple(a == b for a, b in zip(old.keys, new.keys, strict=True))
     x = base.mapped(rows.folded)
@@ -279,7 +344,8 @@ class Rows:
     def folded(self, a: FloatArray) -> FloatArray:
         """A value as rows."""
         a = np.moveaxis(a, -2, -1) if self.columns else a
-        return np.broadcast_to(a, (*a.shape[:-1], self.width)).reshape(-1, self.width)
+        rows = np.broadcast_to(a, (*a.shape[:-1], self.width))
+        return rows.reshape(math.prod(rows.shape[:-1]), self.width)
 
     def unfolded(self, a: FloatArray) -> FloatArray:
         """Rows as a value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -532,3 +533,204 @@ def test_a_hard_sigmoid_is_certified_to_the_last_digit() -> None:
         ]
         found = certify(Graph(models[0]), Graph(models[1]), {"x": (x, x)})
         assert abs(exact[1] - exact[0]) <= Fraction(found.outputs[0].bound)
+
+
+MIXING = {
+    "sum over everything": "y = ReduceSum(h)",
+    "sum over samples": "y = ReduceSum(h, zero64)",
+    "mean over samples": "y = ReduceMean <axes = [-2]> (h)",
+    "softmax over samples": "y = Softmax <axis = 0> (h)",
+    "samples as features": "t = Transpose(h) y = Softmax(t)",
+    "samples side by side": "y = Reshape(h, flat)",
+    "flattened from the start": "y = Flatten <axis = 0> (h)",
+    "one behind the other": "t = Relu(h) y = Concat <axis = 0> (h, t)",
+    "the first sample": "y = Gather(h, zero64)",
+    "the first samples": "y = Slice(h, zero64, one64, zero64)",
+    "the last sample": "y = Slice(h, last64, five, zero64)",
+    "an axis before": "t = Unsqueeze(h, zero64) y = ReduceMean <axes = [1]> (t)",
+    "an axis before by a constant": "t = Add(h, S) y = ReduceMean <axes = [1]> (t)",
+    "all axes of one": "y = Squeeze(h)",
+    "repeated": "y = Tile(h, twice)",
+    "padded": "y = Pad(h, pads)",
+    "transposed": "y = Gemm <transA = 1> (h, R)",
+    "how many as a factor": (
+        "s1 = Shape(h) i = Gather(s1, zero64) f = Cast <to = 1> (i) y = Mul(h, f)"
+    ),
+    "how many in a length": (
+        "s1 = Shape(h) i = Gather(s1, zero64) j = Add(i, one64) k = Concat <axis = 0> (j, last64) "
+        "y = Reshape(h, k)"
+    ),
+}
+APART = {
+    "Flatten": "t = Reshape(h, pairs) y = Flatten(t)",
+    "Reshape by Shape": (
+        "s1 = Shape(h) i = Gather(s1, zero64) k = Concat <axis = 0> (i, twos) t = Reshape(h, k) "
+        "y = Softmax(t)"
+    ),
+    "Reshape by Shape and Slice": (
+        "s1 = Shape(h) i = Slice(s1, zero64, one64) k = Concat <axis = 0> (i, last64) "
+        "y = Reshape(h, k)"
+    ),
+    "all rows as one axis": (
+        "t = Reshape(h, pairs) u = Flatten <axis = 2> (t) v = Relu(u) y = Reshape(v, rows)"
+    ),
+    "Expand": "s1 = Shape(h) t = Expand(M, s1) y = Mul(h, t)",
+    "ConstantOfShape": (
+        "s1 = Shape(h) t = ConstantOfShape(s1) u = Cast <to = 1> (t) y = Add(h, u)"
+    ),
+    "ReduceSum": "y = ReduceSum <keepdims = 0> (h, one64)",
+    "Concat": "t = Relu(h) y = Concat <axis = -1> (h, t)",
+    "Slice": "y = Slice(h, one64, five, one64)",
+    "Split": "t, u = Split <axis = 1> (h) y = Mul(t, u)",
+    "Transpose": "t = Reshape(h, pairs) y = Transpose <perm = [0, 2, 1]> (t)",
+    "Unsqueeze": "t = Unsqueeze(h, one64) y = Squeeze(t, one64)",
+}
+BATCHED: dict[str, Array] = {
+    **weights(9, R=(1, 3), S=(2, 1, 4), M=(1, 4)),
+    "zero64": integers(0), "one64": integers(1), "last64": integers(-1), "five": integers(5),
+    "flat": integers(1, -1), "twice": integers(2, 1), "pads": integers(1, 0, 0, 0),
+    "pairs": integers(-1, 2, 2), "twos": integers(2, 2), "rows": integers(-1, 4),
+}  # fmt: skip
+
+
+def batched(tail: str) -> ModelProto:
+    """A layer with any number of samples, and something behind it."""
+    used = {k: v for k, v in BATCHED.items() if re.search(rf"\b{k}\b", tail)}
+    body = f"g = MatMul(x, W) s = Mul(g, g) h = MatMul(s, V) {tail}"
+    return built(body, {**weights(8, W=(3, 6), V=(6, 4)), **used}, outputs="float[] y")
+
+
+@pytest.mark.parametrize("tail", MIXING.values(), ids=MIXING.keys())
+def test_what_mixes_samples_is_not_certified(tail: str) -> None:
+    found = certificate(batched(tail), perturbed(batched(tail))).unavailable
+    assert found is not None
+    assert "the samples of a batch" in found or "the number of samples" in found
+
+
+@pytest.mark.parametrize("tail", APART.values(), ids=APART.keys())
+def test_samples_that_stay_apart_are_certified_in_batches_of_any_size(tail: str) -> None:
+    model = batched(tail)
+    other = perturbed(model, ("W", "V"))
+    assert bound(model, model) == 0.0
+    for count in (1, 2, 4, 7):
+        most, size = largest_change(model, other, samples((count, 3), 40))
+        assert 0 < most <= bound(model, other) + ROUNDING * size
+    assert bound(model, other) <= 20 * most
+
+
+def test_an_input_without_a_shape_is_not_taken_for_a_number() -> None:
+    for kind in ("float[] x", "float x"):
+        model = built("y = Mul(x, c)", weights(0, c=(3,)), inputs=kind, outputs="float[] y")
+        found = certificate(model, model).unavailable
+        assert found == "not certified: input 'x' has no shape"
+
+
+def test_outputs_without_a_bound_must_be_unchanged() -> None:
+    for body, certified in (
+        ("h = MatMul(x, W) y = Relu(h) i = ArgMax <axis = 1> (h)", False),
+        ("h = MatMul(x, W) y = Relu(h) i = ArgMax <axis = 1> (x)", True),
+    ):
+        model = built(body, weights(0, W=(3, 2)), outputs="float[N,2] y, int64[N,1] i")
+        found = certificate(model, perturbed(model))
+        if certified:
+            assert [output.name for output in found.outputs] == ["y"]
+        else:
+            assert found.unavailable == "not certified: output 'i' is int64"
+            assert found.largest == np.inf
+
+
+def test_other_kinds_of_inputs_are_not_certified() -> None:
+    for kind, name in (("complex64", "complex64"), ("string", "object")):
+        model = build("y = Cast <to = 1> (x)", inputs=f"{kind}[N,3] x")
+        assert certificate(model, model).unavailable == f"not certified: input 'x' is {name}"
+
+
+def test_a_split_into_more_parts_is_another_operator() -> None:
+    old, new = (
+        built(f"h = MatMul(x, W) {outputs} = Split <axis = 1> (h)", weights(0, W=(3, 6)), **SPLIT)
+        for outputs in ("y, a", "y, a, b")
+    )
+    found = certificate(old, new).unavailable
+    assert found == "not certified: node y (Split): 'y' has another shape in the result"
+
+
+SPLIT = {"outputs": "float[] y"}
+WRONG = {
+    "a bias of another length": ("y = Gemm(x, W, b)", {"b": floats(1, 2, 3, 4)}),
+    "a matrix of another length": ("y = MatMul(x, U)", weights(0, U=(4, 2))),
+    "limits of another length": ("y = Clip(x, b)", {"b": floats(1, 2)}),
+    "a training mode of another length": (
+        "t = Dropout(x, h, m) y = Relu(t)",
+        {"h": np.asarray(0.5, np.float32), "m": np.asarray([False, False])},
+    ),
+    "a mean for each element": (
+        "y = BatchNormalization <spatial = 0> (x, b, b, b, b)",
+        {"b": floats(1, 2, 3)},
+    ),
+    "no elements": ("t = Slice(x, i, i, i) y = Softmax(t)", {"i": integers(1)}),
+    "too few inputs": ("y = Mul(x)", {}),
+}
+
+
+@pytest.mark.parametrize(("body", "constants"), WRONG.values(), ids=WRONG.keys())
+def test_nodes_that_do_not_fit_are_named(body: str, constants: dict[str, Array]) -> None:
+    model = built(body, {**weights(0, W=(3, 2)), **constants})
+    found = certificate(model, perturbed(model)).unavailable
+    assert found is not None
+    assert found.startswith("not certified: node ")
+
+
+def test_ranges_that_are_none_are_named() -> None:
+    model = build("y = Relu(x)")
+    for limits in ((np.zeros(4), np.ones(4)), (1.0, -1.0), (0.0, np.inf), (np.nan, 1.0)):
+        found = certify(Graph(model), Graph(model), {"x": limits}).unavailable
+        assert found is not None
+        assert "input 'x'" in found
+
+
+@pytest.mark.parametrize("limits", ["zero, inf", ", inf", "minus, one", "less, inf"])
+def test_infinite_limits_are_certified(limits: str) -> None:
+    constants = {"zero": 0.0, "inf": np.inf, "minus": -0.5, "one": 1.0, "less": -np.inf}
+    used = {k: np.asarray(v, np.float32) for k, v in constants.items() if k in limits}
+    model = built(f"h = MatMul(x, W) y = Clip(h, {limits})", {**weights(1, W=(3, 2)), **used})
+    other = perturbed(model)
+    most, _ = largest_change(model, other, [np.concatenate(samples((200, 3), 1))])
+    assert 0 < most <= bound(model, other) <= 3 * most
+
+
+def test_one_feature_that_factors_make_more_of_is_followed() -> None:
+    body = "h = MatMul(x, W) s = Mul(h, h) t = Mul(s, f) y = MatMul(t, V)"
+    model = built(body, weights(1, W=(3, 1), f=(5,), V=(5, 2)))
+    other = perturbed(model)
+    most, _ = largest_change(model, other, [np.concatenate(samples((200, 3), 2))])
+    assert most <= bound(model, other) <= 10 * most
+
+
+@pytest.mark.parametrize(("inputs", "neurons"), [(0, 4), (3, 0), (3, 4)])
+def test_layers_without_inputs_or_neurons_are_followed(inputs: int, neurons: int) -> None:
+    full = weights(2, W=(inputs, 4), V=(4, 2), b=(2,))
+    body, kind = "h = MatMul(x, W) s = Mul(h, h) z = MatMul(s, V) y = Add(z, b)", "float[N,{}] x"
+    model = built(body, full, inputs=kind.format(inputs))
+    fewer = {"W": full["W"][:, :neurons], "V": full["V"][:neurons], "b": full["b"]}
+    other = built(body, fewer, inputs=kind.format(inputs))
+    if inputs == 0:
+        assert bound(model, other) == 0.0
+        return
+    most, _ = largest_change(model, other, [np.concatenate(samples((200, 3), 1))])
+    assert most <= bound(model, other) <= 3 * most
+
+
+def test_unsqueeze_of_old_opsets_is_certified() -> None:
+    found = weights(0, W=(3, 2))
+    plain = built("y = MatMul(x, W)", found)
+    body = "h = MatMul(x, W) u = Unsqueeze <axes = [-1, 1]> (h) y = ReduceMean <axes = [1, 3]> (u)"
+    model = build(body, outputs="float[] y", opset=11, W=found["W"])
+    most, _ = largest_change(plain, perturbed(plain), [np.concatenate(samples((200, 3), 1))])
+    assert most <= bound(model, perturbed(model)) <= 2 * most
+
+
+def test_a_long_row_of_casts_is_followed() -> None:
+    names = [f"W{i}" for i in range(3000)]
+    casts = " ".join(f"{b} = Cast <to = 1> ({a})" for a, b in pairwise(["W", *names]))
+    model = built(f"{casts} y = MatMul(x, {names[-1]})", weights(0, W=(3, 2)))
+    assert bound(model, model) == 0.0
