@@ -374,8 +374,12 @@ def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> lis
     single.CopyFrom(node)
     single.input[:] = ["" if a is None else f"input{i}" for i, a in enumerate(inputs)]
     feeds = {f"input{i}": a for i, a in enumerate(inputs) if a is not None}
+    graph = GraphProto(name="node", node=[single])
+    graph.input.extend(ValueInfoProto(name=name) for name in feeds)
+    graph.output.extend(ValueInfoProto(name=name) for name in single.output)
+    model = ModelProto(graph=graph, opset_import=[onnx.helper.make_opsetid("", opset)])
     try:
-        evaluator = ReferenceEvaluator(single, opsets={"": opset})
+        evaluator = ReferenceEvaluator(model)
         return [np.asarray(a) for a in evaluator.run(None, feeds)]
     except REFERENCE_ERRORS as error:
         first = str(error).strip().splitlines() or [type(error).__name__]

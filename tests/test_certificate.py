@@ -19,8 +19,10 @@ import onnxfde
 from onnxfde import operators
 from onnxfde.certificate import Certificate, certify, cheap, cost
 from onnxfde.graph import Graph, ModelProto, reference_runner
+from onnxfde.intervals import Interval, Pair
 from onnxfde.pairing import Box
 from onnxfde.passes.fold_affine import FoldAffine
+from onnxfde.runtime import load
 from tests.models import build, mlp, outputs_of, twins
 
 Array = npt.NDArray[Any]
@@ -734,3 +736,35 @@ def test_a_long_row_of_casts_is_followed() -> None:
     casts = " ".join(f"{b} = Cast <to = 1> ({a})" for a, b in pairwise(["W", *names]))
     model = built(f"{casts} y = MatMul(x, {names[-1]})", weights(0, W=(3, 2)))
     assert bound(model, model) == 0.0
+
+
+OLD_FORMS = {
+    "Squeeze": ("Squeeze <axes = [0]> (x)", 7, (1, 1, 2, 3)),
+    "Squeeze of two": ("Squeeze <axes = [0, 2]> (x)", 11, (1, 2, 1, 3)),
+    "Unsqueeze": ("Unsqueeze <axes = [2, 0]> (x)", 7, (2, 3)),
+    "Slice": ("Slice <starts = [0, -2], ends = [9, -1], axes = [1, 2]> (x)", 9, (1, 2, 3)),
+    "Pad": ("Pad <pads = [0, 1, 2, 0]> (x)", 7, (2, 3)),
+    "ReduceSum": ("ReduceSum <axes = [1, -1], keepdims = 0> (x)", 11, (2, 3, 2)),
+    "ReduceMean": ("ReduceMean <axes = [1]> (x)", 7, (2, 3, 2)),
+    "Softmax": ("Softmax <axis = 1> (x)", 11, (1, 2, 3)),
+    "Clip": ("Clip <min = -0.5, max = 0.3> (x)", 7, (2, 3)),
+    "Split": ("Split <axis = 1, split = [1, 2]> (x)", 11, (2, 3)),
+}
+
+
+@pytest.mark.parametrize(("call", "opset", "shape"), OLD_FORMS.values(), ids=OLD_FORMS.keys())
+def test_forms_of_old_opsets_are_those_of_onnxruntime(
+    call: str, opset: int, shape: tuple[int, ...]
+) -> None:
+    names = "y, z" if "Split" in call else "y"
+    kind = f"float[{','.join(map(str, shape))}] x"
+    model = build(f"{names} = {call}", kind, "float[] y", opset, 6)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    expected = load(model, None).run({"x": x})[0]
+    pair = Pair.same(Interval.point(x.astype(np.float64)))
+    node = model.graph.node[0]
+    found = operators.apply(operators.Site(node, (pair,), opset), node.op_type)
+    assert isinstance(found, Pair)
+    assert found.shape == expected.shape
+    if "Softmax" not in call:
+        np.testing.assert_allclose(found.value.mid, expected, rtol=1e-5)
