@@ -6,7 +6,8 @@
 
 True of the stored weights in exact arithmetic: added is γ_k·(|V|(|U||z|)² + |c|) of both layers,
 k = n + 5 and the roundings that made U (twice) and V, and γ_{3d+20}·(the transformed forms on
-absolute values). Where all Q cost more than `MOST_WORK`, the off-diagonal part is bounded by
+absolute values). Where all Q cost more than `MOST_WORK`, or one has
+more entries than `MOST_FORM`, the off-diagonal part is bounded by
 
     |Σ_{j≠l} A_jl t_j t_l| ≤ √(d(d−1))·‖A − diag A‖_F,   ‖A‖_F² = Σ_ij V_i V_j (a_i·a_j)²
 
@@ -27,6 +28,10 @@ from onnxfde.polynomial import FloatArray
 MOST_WORK = 6e10
 MOST_GRAM_WORK = 6e11
 MOST_ENTRIES = 4_000_000
+MOST_FORM = 20_000_000
+"""Entries of one Q, of which several copies are held."""
+PASSES = 20
+"""Operations on each entry of Q besides writing it out, for each row."""
 
 
 def layer_change(
@@ -35,10 +40,10 @@ def layer_change(
     """The range of a layer over rows of intervals, and of its change: o′(x + δ) − o(x)."""
     value = through(before, x)
     if same and shift.is_zero:
-        refined = work(before, before, same) <= MOST_WORK
+        refined = work(before, before, same, len(x.low)) <= MOST_WORK
         zero = Interval.point(np.zeros(value.shape))
         return (value.meet(form_range(before, x)) if refined else value), zero
-    if work(before, after, same) <= MOST_WORK:
+    if work(before, after, same, len(x.low)) <= MOST_WORK:
         closer, change = joint_change(before, after, x, shift, same)
         return value.meet(closer), change
     change = moved(after, x, shift)
@@ -49,11 +54,13 @@ def layer_change(
     return value, change
 
 
-def work(before: Squares, after: Squares, same: bool = False) -> float:
-    """Multiplications to write out the forms of two layers."""
+def work(before: Squares, after: Squares, same: bool = False, rows: int = 1) -> float:
+    """Operations to write out and bound the forms of two layers; infinite if one is too large."""
     outputs, inputs = len(before[1].weight), before[0].weight.shape[1] + 1
     neurons = len(before[0].weight) + (0 if same else len(after[0].weight))
-    return float(outputs * neurons * inputs**2)
+    if inputs**2 > MOST_FORM:
+        return np.inf
+    return float(outputs * (neurons + PASSES * rows) * inputs**2)
 
 
 def gram_work(before: Squares, after: Squares) -> float:

@@ -16,10 +16,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onnxfde.affine import op
-from onnxfde.bounds import MOST_WORK, work
+from onnxfde.bounds import MOST_WORK, gram_work, work
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.errors import OptionError, UsageError, VerificationError
-from onnxfde.graph import FLOATS, ROUNDOFF, Graph, ValueInfoProto, names_used, numpy_dtype
+from onnxfde.graph import (
+    FLOATS,
+    ROUNDOFF,
+    Graph,
+    ValueInfoProto,
+    attributes,
+    names_used,
+    numpy_dtype,
+)
 from onnxfde.inputs import Array
 from onnxfde.intervals import Uncertified
 from onnxfde.maps import squares
@@ -165,14 +173,27 @@ def unchanged(original: Graph, result: Graph, name: str) -> bool:
 
 def cost(original: Graph) -> float:
     """About how many floating-point operations a certificate of this model takes."""
-    layers = [squares(match.layer) for match in find_layers(original)[0]]
-    total = sum(4 * min(work(layer, layer, same=True), MOST_WORK) for layer in layers)
+    total = 0.0
+    for match in find_layers(original)[0]:
+        layer = squares(match.layer)
+        lengths = known_lengths(original, match.square.input[0])
+        rows = max(1, int(np.prod(lengths)) // max(match.layer.neurons, 1))
+        whole = work(layer, layer, same=True, rows=rows)
+        total += 4 * (whole if whole <= MOST_WORK else gram_work(layer, layer))
     for node in original.model.graph.node:
+        lengths = known_lengths(original, node.output[0])
         weight = original.constant(node.input[1]) if op(node) == "Conv" else None
-        lengths = [d for d in original.shape(node.output[0]) or () if isinstance(d, int)]
         if weight is not None:
             total += 10 * float(np.prod(lengths[-weight.values.ndim + 2 :])) * weight.values.size
+        elif op(node) in ("AveragePool", "MaxPool"):
+            kernel = attributes(node).get("kernel_shape", [1])
+            total += 10 * float(np.prod(lengths)) * float(np.prod(kernel))
     return total
+
+
+def known_lengths(graph: Graph, name: str) -> list[int]:
+    """The lengths of a value's axes that are known."""
+    return [d for d in graph.shape(name) or () if isinstance(d, int)]
 
 
 def cheap(original: Graph) -> bool:

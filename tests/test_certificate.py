@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -768,3 +769,24 @@ def test_forms_of_old_opsets_are_those_of_onnxruntime(
     assert found.shape == expected.shape
     if "Softmax" not in call:
         np.testing.assert_allclose(found.value.mid, expected, rtol=1e-5)
+
+
+def test_rows_and_pools_count_and_a_wide_layer_takes_little_memory() -> None:
+    body = "h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V)"
+    found = weights(0, W=(16, 8), V=(8, 8))
+    few, many = (
+        built(body, found, inputs=f"float[N,{rows},16] x", outputs=f"float[N,{rows},8] y")
+        for rows in (1, 4096)
+    )
+    assert cost(Graph(many)) > 100 * cost(Graph(few))
+    pool = build(
+        "y = MaxPool <kernel_shape = [3, 3]> (x)", "float[1,8,64,64] x", "float[1,8,62,62] y"
+    )
+    assert cost(Graph(pool)) >= 8 * 62 * 62 * 9
+    wide = built(body, weights(0, W=(5000, 4), V=(4, 1)), inputs="float[N,5000] x")
+    tracemalloc.start()
+    assert bound(wide, perturbed(wide)) > 0
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20e6
+    assert cheap(Graph(wide))
