@@ -68,7 +68,7 @@ InputRange = Annotated[
     typer.Option(
         "--input-range",
         metavar="LO:HI",
-        help="Range of the inputs when there is no data. [default: -1:1]",
+        help="Range of the inputs when there is no data, and for the certificate. [default: -1:1]",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -196,7 +196,7 @@ def optimize(
             skip=tuple(skip or ()),
             seed=seed,
             data=data,
-            input_range=range_of(input_range),
+            input_range=None if input_range is None else range_of(input_range),
             verify=verify,
             certify=certify,
             max_certified_error=max_certified_error,

@@ -75,7 +75,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
     """One row a layer."""
     sizes = ("shape", "neurons", "lossless", "parameters", "GRP %", "bytes")
-    table = Table("layer", *sizes, "ε", "error", "measured")
+    table = Table("layer", *sizes, "ε", "Gaussian error", "measured")
     for layer in layers:
         known = layer.lower_bound is not None
         bound = f"≥ {layer.lower_bound:.2g}" if known else "no bound"
@@ -129,10 +129,9 @@ def show_certificate(out: Console, found: Certificate) -> None:
         return
     for output in found.outputs:
         seen = "" if output.measured_max is None else f" (seen: {output.measured_max:.3g})"
-        most = f"'{output.name}' changes by at most {output.bound:.3g}{seen}"
-        line(out, f"certified   {most} for all inputs in the {found.box}")
-    if found.rounding is not None:
-        line(out, f"            rounding in the runtime may add about {found.rounding:.1g}")
+        most = f"'{output.name}' changes by at most {output.bound:.3g}"
+        rounding = f"and about {found.rounding or 0:.1g} of rounding{seen}"
+        line(out, f"certified   {most} for all inputs in the {found.box}, {rounding}")
 
 
 def show_verification(out: Console, found: Verification) -> None:
@@ -188,6 +187,7 @@ def show_inspection(found: Inspection) -> None:
                 *(at_least(layer.neurons_at[eps], layer.fewest_at[eps]) for eps in steps),
             )
         out.print(table)
+        line(out, "neurons left by merging blocks; optimize usually lands nearer to the bound (≥)")
     for layer in found.layers:
         if layer.remark:
             line(out, f"{layer.name}: {layer.remark}")

@@ -77,7 +77,7 @@ class Minimal:
         if eps >= self.budget.floor and self.budget.layer.neurons:
             found = (self.budget.within(eps), self._bisected(eps))
             kept += [r for r in found if r and self.error(r) <= eps]
-        return min(kept, key=lambda r: (r.layer.neurons, self.measured(r)), default=None)
+        return min(kept, key=lambda r: (r.layer.neurons, *self._rank(r)), default=None)
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
@@ -85,7 +85,7 @@ class Minimal:
         enough = known is not None and known.layer.neurons <= count
         if count >= self.budget.layer.neurons or (enough and self._inherited < self.budget.floor):
             return known
-        best = min(self._attempts(count), key=self.measured)
+        best = min(self._attempts(count), key=self._rank)
         if known and enough and self.measured(known) <= TIE * self.measured(best):
             return known
         return best
@@ -106,6 +106,10 @@ class Minimal:
         if self.evidence is None:
             return found.error
         return math.sqrt(max(self.evidence.judged(found.layer) ** 2 - self._inherited**2, 0.0))
+
+    def _rank(self, found: Reduced) -> tuple[float, float]:
+        """Better layers first: those that ε allows before any that it does not."""
+        return self.error(found), self.measured(found)
 
     @cached_property
     def _inherited(self) -> float:
@@ -150,7 +154,7 @@ class Minimal:
             else:
                 low = count
             tried += 1
-        return None if fewest is None else min(self._attempts(fewest), key=self.measured)
+        return None if fewest is None else min(self._attempts(fewest), key=self._rank)
 
     def _reaches(self, count: int, eps: float) -> bool:
         """Whether some attempt at this count is within ε."""

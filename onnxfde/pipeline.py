@@ -78,7 +78,7 @@ def optimize(
     skip: tuple[str, ...] = (),
     seed: int = DEFAULT_SEED,
     data: Data | None = None,
-    input_range: Range = DEFAULT_RANGE,
+    input_range: Range | None = None,
     verify: bool = True,
     certify: bool | None = None,
     max_certified_error: float | None = None,
@@ -87,7 +87,7 @@ def optimize(
 ) -> Result:
     """Merge neurons that do the same thing; the model given is not changed.
 
-    The change of every output is certified for all inputs in the range (or in that of the data)
+    The change of every output is certified for all inputs in the range, else in that of the data,
     when that is cheap, or `certify` is true; with `max_certified_error` as much is merged as keeps
     it below.
 
@@ -115,9 +115,11 @@ def optimize(
     work = work or Work()
     with work.timed("load"):
         source = open_model(model)
-        probe, data_hash = open_data(source.graph, data, input_range)
+        probe, data_hash = open_data(source.graph, data, input_range or DEFAULT_RANGE)
+        probe = replace(probe, box_given=input_range is not None)
     settings = {**asdict(merge), "data": data_hash, "input_range": list(probe.limits)}
-    settings["max_certified_error"] = max_certified_error
+    if max_certified_error is not None:
+        settings["max_certified_error"] = [max_certified_error, probe.box_given]
     if not force and is_own_work(source.graph, settings):
         return untouched(source, settings, work, "onnxfde made it with these settings before")
     result, certificate = proven(source.graph, merge, probe, proof, work)

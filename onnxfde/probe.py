@@ -46,6 +46,8 @@ class Probe:
 
     limits: Range = (-1.0, 1.0)
     data: Samples | None = None
+    box_given: bool = False
+    """Whether the range is what a certificate is about although there is data."""
 
     def layer_inputs(self, graph: Graph, match: Match, tick: Tick = lambda: None) -> LayerInputs:
         """Describe the inputs of one layer."""
@@ -89,7 +91,7 @@ class Probe:
 
     def box(self, graph: Graph) -> Box:
         """The range of every input: that of the data, element by element, or the common one."""
-        if self.data is None:
+        if self.data is None or self.box_given:
             return {value.name: self.limits for value in graph.inputs}
         arrays = self.data.arrays
         rowwise = {s.name: arrays[s.name].ndim > len(s.dims) for s in self.data.specs}

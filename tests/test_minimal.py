@@ -229,3 +229,16 @@ def test_neurons_that_cancel_have_no_bound_above_their_error() -> None:
     rows, weights = rng.normal(size=(5, 4)), rng.normal(size=(2, 5))
     layer = Layer(np.vstack([rows, rows]), np.hstack([weights, -weights]), np.zeros(2))
     assert lower_bound(Metric.plain(3), layer, 1) == 0.0
+
+
+def test_with_evidence_a_larger_eps_never_leaves_more_neurons() -> None:
+    layer, x = random_layer(8, 64, 3), np.random.default_rng(4).uniform(0, 1, (500, 8))
+    search = Minimal(budget(layer, Metric.measured(x)), Evidence(x, layer(x)))
+    counts = []
+    for eps in np.geomspace(0.005, 0.3, 25):
+        found = search.within(float(eps))
+        assert found is not None
+        assert search.error(found) <= eps or found is search.lossless
+        counts.append(found.layer.neurons)
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] < 24
