@@ -30,6 +30,9 @@ from onnxfde.spectrum import eigen_neurons, lower_bounds
 
 RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 MOST_UNKNOWNS = 500
+FEW_STARTS = 2
+STARTS = ((MOST_UNKNOWNS, 12), (4000, 6))
+"""Up to how many unknowns how many starts are tried."""
 MOST_FORMS, MOST_WIDTH = 2_000_000, 64
 MOST_PRODUCTS = 2e9
 MOST_EIGEN = 1e10
@@ -41,7 +44,9 @@ MOST_WORK, FEWEST_STEPS = 3e12, 10
 """L-BFGS takes LEGS·LEG steps, or fewer in layers where that is more work (multiplications)."""
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 """The weight of the Gaussian target beside the evidence, less and less."""
-FEW_STEPS, MORE_STEPS = 15, 40
+FEW_STEPS = 15
+TAUGHT_WORK, TAUGHT_STEPS = 3e10, (40, 400)
+"""Multiplications that one share is worth, and the steps of L-BFGS that they make."""
 
 
 @dataclass(eq=False)
@@ -85,7 +90,7 @@ class Minimal:
         enough = known is not None and known.layer.neurons <= count
         if count >= self.budget.layer.neurons or (enough and self._inherited < self.budget.floor):
             return known
-        best = min(self._attempts(count), key=self._rank)
+        best = min(self._attempts(count), key=self.measured)
         if known and enough and self.measured(known) <= TIE * self.measured(best):
             return known
         return best
@@ -179,7 +184,7 @@ class Minimal:
     @cached_property
     def _meter(self) -> Meter:
         """Counts the steps of one count after the other."""
-        taught = len(SHARES) * MORE_STEPS if self.evidence else 0
+        taught = len(SHARES) * TAUGHT_STEPS[0] if self.evidence else 0
         return Meter(
             self.budget.tell, max(LEGS * LEG, sum(n * steps for n, steps in RACE)) + taught
         )
@@ -190,8 +195,8 @@ class Minimal:
         objective = Objective(((self._gaussian, 1.0),), self._ridge)
         fits = [objective.fit(unit(rows)) for rows in self._starts(count)]
         best = min(fits, key=lambda f: f.value)
-        small = self._small(count)
-        for found in self._race(objective, fits) if small else self._run(objective, best):
+        run = self._race if self._small(count) else self._run
+        for found in run(objective, fits):
             yield self._built(found, objective, None)
             best = min(best, found, key=lambda f: f.value)
         yield from self._taught(best)
@@ -204,12 +209,16 @@ class Minimal:
                 fits.append(levenberg_marquardt(objective, start.rows, steps, self._meter.tick))
                 yield fits[-1]
 
-    def _run(self, objective: Objective, best: Fit) -> Iterator[Fit]:
-        """One start, leg by leg."""
-        layer = self.budget.layer
+    def _run(self, objective: Objective, fits: list[Fit]) -> Iterator[Fit]:
+        """The first leg from the best start, or from several, and then leg by leg."""
+        layer, best = self.budget.layer, min(fits, key=lambda f: f.value)
         step = 6 * len(best.rows) * layer.neurons * (layer.inputs + layer.outputs)
         steps = int(np.clip(MOST_WORK / (LEGS * step), FEWEST_STEPS, LEG))
-        for _ in range(LEGS):
+        for start in fits if len(fits) > FEW_STARTS else [best]:
+            found = self._far(objective, start, steps)
+            yield found
+            best = min(best, found, key=lambda f: f.value)
+        for _ in range(LEGS - 1):
             best = self._far(objective, best, steps)
             yield best
 
@@ -231,7 +240,8 @@ class Minimal:
             if self._small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:
                 fit = levenberg_marquardt(objective, start.rows, FEW_STEPS, self._meter.tick)
             else:
-                fit = self._far(objective, start, MORE_STEPS)
+                steps = np.clip(TAUGHT_WORK / (6 * len(batch.inputs) * width), *TAUGHT_STEPS)
+                fit = self._far(objective, start, int(steps))
             reduced = self._built(fit, objective, self.evidence.fitted)
             yield reduced
             if self.measured(reduced) > least:
@@ -243,13 +253,13 @@ class Minimal:
         rows, tree = self.budget.rows, self.budget.tree
         twice, _ = tree.cut(min(2 * count, tree.neurons))
         found = [tree.cut(count)[0], self._strongest(twice, count)]
-        if not self._small(count):
-            return found
+        unknowns = count * rows.shape[1]
+        most = next((many for limit, many in STARTS if unknowns <= limit), FEW_STARTS)
         rng = np.random.default_rng((self.seed, count))
         strength = np.linalg.norm(self.budget.layer.outgoing, axis=0) * kernel_scale(rows)
         odds = strength / strength.sum()
         enough = int(np.count_nonzero(odds)) >= count
-        while len(found) < RACE[0][0]:
+        while len(found) < most:
             if enough and len(found) % 2:
                 found.append(rows[rng.choice(len(rows), count, replace=False, p=odds)])
             else:
