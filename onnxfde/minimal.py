@@ -90,7 +90,7 @@ class Minimal:
         enough = known is not None and known.layer.neurons <= count
         if count >= self.budget.layer.neurons or (enough and self._inherited < self.budget.floor):
             return known
-        best = min(self._attempts(count), key=self.measured)
+        best = min(self._attempts(count), key=self._rank)
         if known and enough and self.measured(known) <= TIE * self.measured(best):
             return known
         return best
@@ -229,7 +229,7 @@ class Minimal:
         """Less and less Gaussian, as long as the rows held out gain by it."""
         if self.evidence is None:
             return
-        least, width = np.inf, fit.rows.size + fit.outgoing.size
+        least, width = (np.inf, np.inf), fit.rows.size + fit.outgoing.size
         for number, share in enumerate(SHARES):
             batch = self.evidence.fitted.batch(number, width)
             observed = batch.observed(self.budget.metric)
@@ -244,9 +244,9 @@ class Minimal:
                 fit = self._far(objective, start, int(steps))
             reduced = self._built(fit, objective, self.evidence.fitted)
             yield reduced
-            if self.measured(reduced) > least:
+            if self._rank(reduced) > least:
                 return
-            least = self.measured(reduced)
+            least = self._rank(reduced)
 
     def _starts(self, count: int) -> list[FloatArray]:
         """Whitened rows to start from."""
