@@ -90,4 +90,4 @@ def test_when_nothing_merges_the_smallest_useful_eps_is_named() -> None:
         working_example(), 0.01, semantics="paper", relation="backward"
     ).report
     assert report.unchanged is not None
-    assert "smallest useful ε is 0.146" in report.unchanged
+    assert "something merges at ε = 0.146" in report.unchanged
