@@ -31,7 +31,7 @@ def main() -> None:
     test = {"input": images(rows.x_test), "y": rows.y_test}
     lines = []
     for eps in STEPS:
-        result = onnxfde.optimize(path, eps, data=calibration, verify=False)
+        result = onnxfde.optimize(path, eps, quotient="refit", data=calibration, verify=False)
         found = onnxfde.verify(path, result.model, data=test)
         (layer,) = result.report.layers
         lines.append(
