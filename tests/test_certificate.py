@@ -23,6 +23,7 @@ from onnxfde.graph import Graph, ModelProto, reference_runner
 from onnxfde.intervals import Interval, Pair
 from onnxfde.pairing import Box
 from onnxfde.passes.fold_affine import FoldAffine
+from onnxfde.polynomial import FloatArray, Layer
 from onnxfde.runtime import load
 from tests.models import build, mlp, outputs_of, twins
 
@@ -790,3 +791,81 @@ def test_rows_and_pools_count_and_a_wide_layer_takes_little_memory() -> None:
     tracemalloc.stop()
     assert most < 20e6
     assert cheap(Graph(wide))
+
+
+def searched(chain: Chain, other: Chain, rng: np.random.Generator) -> float:
+    """The largest change of any output that random inputs, corners and sign-gradient steps find."""
+    width = chain[0].inputs
+    x = np.vstack([rng.uniform(-1, 1, (24, width)), rng.choice([-1.0, 1.0], (24, width))])
+    worst = 0.0
+    for step in (0.0, 1.0, 0.5, 0.25, 0.1, 0.03):
+        (before, up), (after, down) = followed(chain, x), followed(other, x)
+        change = after - before
+        worst = max(worst, float(np.abs(change).max()))
+        k = np.abs(change).argmax(axis=1)
+        rows = np.arange(len(x))
+        slope = (down - up)[rows, k] * np.sign(change[rows, k])[:, None]
+        x = np.clip(x + step * np.sign(slope), -1, 1)
+    return worst
+
+
+Chain = tuple[Layer, ...]
+
+
+def followed(chain: Chain, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The outputs of square layers in a row, and their derivatives by the inputs."""
+    slope = np.broadcast_to(np.eye(x.shape[1]), (len(x), x.shape[1], x.shape[1]))
+    for layer in chain:
+        weight = layer.incoming[:, :-1]
+        hidden = x @ weight.T + layer.incoming[:, -1]
+        slope = (layer.outgoing * (2 * hidden)[:, None, :]) @ (weight @ slope)
+        x = layer(x)
+    return x, slope
+
+
+def as_model(chain: Chain) -> ModelProto:
+    """The layers as Gemm → Mul → Gemm, one after the other."""
+    weights: dict[str, Any] = {}
+    body, value = "", "x"
+    for i, layer in enumerate(chain):
+        last = "y" if i == len(chain) - 1 else f"o{i}"
+        body += (
+            f"[a{i}] h{i} = Gemm <transB = 1> ({value}, W{i}, b{i}) s{i} = Mul(h{i}, h{i}) "
+            f"[z{i}] {last} = Gemm <transB = 1> (s{i}, V{i}, c{i}) "
+        )
+        arrays = (layer.incoming[:, :-1], layer.incoming[:, -1], layer.outgoing, layer.offset)
+        weights |= {f"{n}{i}": a.astype(np.float32) for n, a in zip("WbVc", arrays, strict=True)}
+        value = last
+    return build(
+        body,
+        inputs=f"float[N,{chain[0].inputs}] x",
+        outputs=f"float[N,{chain[-1].outputs}] y",
+        **weights,
+    )
+
+
+def shaken(layer: Layer, rng: np.random.Generator) -> Layer:
+    """The layer with fewer neurons or other weights."""
+    kept = np.sort(rng.permutation(layer.neurons)[: rng.integers(1, layer.neurons + 1)])
+    noise = rng.choice([0.0, 0.01, 0.3]) * rng.normal(size=(len(kept), layer.inputs + 1))
+    return Layer(layer.incoming[kept] + noise, layer.outgoing[:, kept], layer.offset).stored_as(
+        np.float32
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_no_searched_input_exceeds_the_certificate_of_a_thousand_models(depth: int) -> None:
+    for seed in range(1000):
+        rng = np.random.default_rng((depth, seed))
+        widths = rng.integers(1, 5, depth + 1)
+        chain = tuple(
+            Layer(
+                rng.normal(size=(n, d + 1)), rng.normal(size=(m, n)), rng.normal(size=m)
+            ).stored_as(np.float32)
+            for d, m, n in zip(widths, widths[1:], rng.integers(1, 7, depth), strict=False)
+        )
+        other = tuple(shaken(layer, rng) for layer in chain)
+        found = certify(Graph(as_model(chain)), Graph(as_model(other)), {"x": (-1.0, 1.0)})
+        assert found.unavailable is None
+        worst = searched(chain, other, rng)
+        assert worst <= found.largest * (1 + 1e-9) + 1e-12, seed
