@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnxfde.comparison import Comparison
     from onnxfde.errors import OnnxfdeError
     from onnxfde.inspection import Inspection, inspect
+    from onnxfde.latency import bench
     from onnxfde.pipeline import Result, optimize, verify
     from onnxfde.polynomial import Layer
     from onnxfde.refinement import refine
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Comparison",
     "Inspection",
     "Layer",
     "OnnxfdeError",
@@ -31,6 +34,7 @@ __all__ = [
     "Result",
     "Verification",
     "__version__",
+    "bench",
     "encode",
     "inspect",
     "optimize",
@@ -40,6 +44,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Comparison": "comparison",
     "Inspection": "inspection",
     "Layer": "polynomial",
     "OnnxfdeError": "errors",
@@ -48,6 +53,7 @@ _HOME = {
     "Report": "report",
     "Result": "pipeline",
     "Verification": "verification",
+    "bench": "latency",
     "encode": "system",
     "inspect": "inspection",
     "optimize": "pipeline",

@@ -7,6 +7,7 @@ OnnxfdeError            exit code 1
 ├── OptionError         an option's value makes no sense for this model
 │   └── UsageError      options that cannot go together (exit code 2)
 ├── OutputError         the result cannot be written
+├── TargetError         a target is not set up, cannot be reached, or cannot run a model
 ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
 └── VerificationError   the result is not what was promised; nothing is written
 """
@@ -44,6 +45,10 @@ class UsageError(OptionError):
 
 class OutputError(OnnxfdeError):
     """The result cannot be written; whatever was there before is intact."""
+
+
+class TargetError(OnnxfdeError):
+    """A target is not set up, cannot be reached, or cannot run a model."""
 
 
 class RuntimeUnavailable(OnnxfdeError):  # noqa: N818 - a state of the machine, not a mistake

@@ -6,7 +6,7 @@ the few nodes and tensors a rewrite adds, and they are written into the original
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx.numpy_helper
+import onnx.shape_inference
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from onnxfde.errors import ModelError, RuntimeUnavailable
@@ -311,6 +312,26 @@ def dims(value: ValueInfoProto) -> Dims:
     return tuple(
         d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in shape.dim
     )
+
+
+def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Dims]:
+    """The shapes of all values that onnx can tell, for inputs of these shapes."""
+    light = copy_of(model)
+    for value in light.graph.input:
+        if value.name in inputs:
+            del value.type.tensor_type.shape.dim[:]
+            for length in inputs[value.name]:
+                value.type.tensor_type.shape.dim.add(dim_value=int(length or 0))
+    for value in light.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del light.graph.value_info[:]
+    try:
+        known = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return {}
+    found = {t.name: tuple(t.dims) for t in known.initializer}
+    values = (*known.input, *known.value_info, *known.output)
+    return found | {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}
 
 
 def numpy_dtype(data_type: int) -> np.dtype[Any]:

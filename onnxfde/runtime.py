@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph import ModelProto, reference_runner
-from onnxfde.inputs import Samples
+from onnxfde.inputs import InputSpec, Samples
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
@@ -107,3 +107,23 @@ def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
     if len({a.shape for a in parts}) == 1:
         return np.stack(parts)
     return np.concatenate([a.ravel() for a in parts])
+
+
+def session_inputs(file: Path) -> tuple[InputSpec, ...]:
+    """The inputs of a model file as onnxruntime sees them."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = LOG_ERRORS_ONLY
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    except ORT_ERRORS as error:
+        raise RuntimeUnavailable(f"{file}: onnxruntime: {one_line(error)}") from None
+    return tuple(
+        InputSpec(value.name, numpy_type(value.type), tuple(value.shape))
+        for value in session.get_inputs()
+    )
+
+
+def numpy_type(text: str) -> np.dtype[Any]:
+    """`tensor(float)` as a dtype."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))

@@ -1,0 +1,189 @@
+"""bench: models → shapes and inputs → one job → every target → ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnxfde.comparison import Comparison, Line, Place, Subject, line_of
+from onnxfde.cost import multiply_adds, stored_weights
+from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError
+from onnxfde.graph import Dims, external_tensors, locate
+from onnxfde.inputs import (
+    Array,
+    Range,
+    Samples,
+    check_range,
+    input_specs,
+    load_samples,
+    make_samples,
+)
+from onnxfde.options import DEFAULT_RANGE
+from onnxfde.passes.base import Work
+from onnxfde.shapes import Shapes, Specs, batch_sizes, feed, fixed_specs
+from onnxfde.source import Data, open_model
+from onnxfde.targets.base import Case, Job, Measured, Row, Target, parse_target
+from onnxfde.targets.cpu import Cpu
+
+ORT_FORMAT = ".ort"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model that can be run, and the batch sizes it does not have."""
+
+    subject: Subject
+    case: Case | None = None
+    left_out: Mapping[int, str] = field(default_factory=dict)
+
+
+def bench(
+    models: Sequence[str | Path],
+    *,
+    targets: Sequence[str] = ("cpu",),
+    batches: Sequence[int] = (),
+    threads: int = 1,
+    seconds: float = 3.0,
+    timeout: float = 600.0,
+    shapes: Shapes | None = None,
+    data: Data | None = None,
+    input_range: Range = DEFAULT_RANGE,
+    work: Work | None = None,
+) -> Comparison:
+    """Run models in turns on every target and compare them with the first.
+
+    >>> from onnxfde.demo import demo_model
+    >>> found = bench([demo_model()], seconds=0.0)
+    >>> found.targets[0].lines[0].latencies[0].speedup.value
+    1.0
+    """
+    check_numbers(batches, threads, seconds, timeout)
+    wanted = [parse_target(text) for text in dict.fromkeys(targets)]
+    work, limits = work or Work(), check_range(input_range)
+    prepared = [prepare(Path(m), batches, shapes or {}, data, limits) for m in models]
+    cases = tuple(p.case for p in prepared if p.case)
+    job = Job(cases, threads, seconds, timeout)
+    found = [(target, attempt(target, job, work)) for target in wanted]
+    reference = next((m for t, m in found if t.is_here and isinstance(m, Measured)), None)
+    if reference is None and any(isinstance(m, Measured) for _, m in found):
+        reference = Cpu().measure(Job(cases, threads, 0.0, timeout), work.say)
+    settings = {
+        "batches": list(batches),
+        "threads": threads,
+        "seconds": seconds,
+        "shapes": {name: list(shape) for name, shape in (shapes or {}).items()},
+        "data": None if data is None else str(data) if isinstance(data, str | Path) else "arrays",
+        "input_range": list(limits),
+    }
+    places = tuple(place_of(target, m, prepared, reference) for target, m in found)
+    return Comparison(settings, tuple(p.subject for p in prepared), places)
+
+
+def check_numbers(batches: Sequence[int], threads: int, seconds: float, timeout: float) -> None:
+    """Refuse numbers that make no sense."""
+    if any(batch < 1 for batch in batches):
+        raise OptionError(f"--batch {min(batches)} is not a number ≥ 1")
+    if threads < 1:
+        raise OptionError(f"--threads {threads} is not a number ≥ 1")
+    if not 0 <= seconds < float("inf"):
+        raise OptionError(f"--seconds {seconds} is not a number ≥ 0")
+    if not 0 < timeout < float("inf"):
+        raise OptionError(f"--timeout {timeout} is not a number > 0")
+
+
+def prepare(
+    file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
+) -> Prepared:
+    """Read a model, find its size and make inputs for it; what is wrong with it stays with it."""
+    try:
+        return prepared_case(file, asked, shapes, data, limits)
+    except OnnxfdeError as error:
+        return Prepared(Subject(str(file), error=str(error)))
+
+
+def prepared_case(
+    file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
+) -> Prepared:
+    """As `prepare`, with errors raised."""
+    graph = None if file.suffix == ORT_FORMAT else open_model(file).graph
+    specs = input_specs(graph) if graph else ort_specs(file)
+    tensors = external_tensors(graph.model) if graph else ()
+    outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))
+    refuse_unknown(specs, shapes)
+    samples = samples_of(data, specs)
+    feeds: dict[int, dict[str, Array]] = {}
+    left_out: dict[int, str] = {}
+    first: dict[str, Dims] = {}
+    for batch in batch_sizes(specs, shapes, asked):
+        try:
+            fixed = fixed_specs(specs, batch, shapes, samples)
+        except DataError as reason:
+            left_out[batch] = str(reason)
+            continue
+        feeds[batch] = feed(fixed, samples, limits)
+        first = first or {spec.name: spec.dims for spec in fixed}
+    if not feeds:
+        raise DataError(next(iter(left_out.values())))
+    subject = Subject(
+        str(file),
+        bytes=sum(f.stat().st_size for f in (file, *outside)),
+        parameters=stored_weights(graph.model) if graph else None,
+        multiply_adds=multiply_adds(graph.model, first) if graph else None,
+    )
+    return Prepared(subject, Case(file, outside, feeds), left_out)
+
+
+def ort_specs(file: Path) -> Specs:
+    """The inputs of a model in onnxruntime's own format."""
+    from onnxfde.runtime import session_inputs
+
+    return session_inputs(file)
+
+
+def refuse_unknown(specs: Specs, shapes: Shapes) -> None:
+    """Refuse a shape for an input that is not there."""
+    names = [spec.name for spec in specs]
+    for name in shapes:
+        if name not in names:
+            raise DataError(f"--shape {name}: no such input; the inputs are {', '.join(names)}")
+
+
+def samples_of(data: Data | None, specs: Specs) -> Samples | None:
+    """The user's data for one model."""
+    if data is None:
+        return None
+    if isinstance(data, Mapping):
+        return make_samples(data, specs, "the data")
+    return load_samples(Path(data), specs)
+
+
+def attempt(target: Target, job: Job, work: Work) -> Measured | TargetError:
+    """Measure on a target; one that cannot be used does not stop the others."""
+    if not job.cases:
+        return TargetError("there is no model to measure")
+    try:
+        return target.measure(job, work.say)
+    except TargetError as error:
+        return error
+
+
+def place_of(
+    target: Target,
+    found: Measured | TargetError,
+    prepared: Sequence[Prepared],
+    reference: Measured | None,
+) -> Place:
+    """One target's lines in the order of the models."""
+    if isinstance(found, TargetError):
+        return Place(target.name, error=str(found))
+    rows = iter(zip(found.rows, reference.rows if reference else found.rows, strict=True))
+    lines, first = [], Row()
+    for model in prepared:
+        if model.case is None:
+            lines.append(Line())
+            continue
+        row, here = next(rows)
+        first = row if model is prepared[0] else first
+        lines.append(line_of(row, first, Row() if target.is_here else here, model.left_out))
+    return Place(target.name, found.machine, found.onnxruntime, tuple(lines))

@@ -1,0 +1,1 @@
+"""Where models are measured; a target is a file here that `base.Target` describes."""

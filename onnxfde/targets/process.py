@@ -1,0 +1,95 @@
+"""Child processes that end when whoever started them does."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended."""
+
+    code: int
+    out: str
+    err: str
+    expired: bool
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, as far as it said so."""
+        if self.expired:
+            return "it took longer than --timeout"
+        how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        return next(filter(str.strip, reversed(self.err.splitlines())), how).strip()
+
+
+def attended(
+    command: Sequence[str],
+    payload: IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> Finished:
+    """Run a command whose standard input stays open for as long as somebody waits for it."""
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env
+        ) as process,
+        deadline(process, timeout) as expired,
+    ):
+        try:
+            out = talk(process, payload)
+            code = process.wait()
+        finally:
+            end(process)
+        errors.seek(0)
+        text = errors.read().decode(errors="replace")
+    return Finished(code, out.decode(errors="replace"), text, expired.is_set())
+
+
+def talk(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:
+    """Hand over the payload and listen to the end."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        if payload is not None:
+            shutil.copyfileobj(payload, process.stdin)
+            process.stdin.flush()
+    return process.stdout.read()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process that still runs: gently, then not."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+@contextlib.contextmanager
+def deadline(process: subprocess.Popen[bytes], timeout: float | None) -> Iterator[threading.Event]:
+    """Stop a process that takes too long, and say so."""
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        end(process)
+
+    timer = threading.Timer(timeout or 0.0, expire)
+    if timeout is not None:
+        timer.start()
+    try:
+        yield expired
+    finally:
+        timer.cancel()
