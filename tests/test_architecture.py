@@ -16,11 +16,13 @@ ROOT = Path(__file__).parents[1]
 FILES = {
     **{f"onnxfde.{p.stem}": p for p in (ROOT / "onnxfde").glob("*.py") if p.stem != "__init__"},
     **{f"onnxfde.passes.{p.stem}": p for p in (ROOT / "passes").glob("*.py")},
+    **{f"onnxfde.targets.{p.stem}": p for p in (ROOT / "onnxfde" / "targets").glob("[!_]*.py")},
 }
+RUNNER = "onnxfde.targets.runner"
 MATHEMATICS = {
     "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotients", "budget",
     "system", "refinement", "intervals", "curves", "maps", "bounds", "chains", "objective",
-    "descent", "evidence", "spectrum", "minimal",
+    "descent", "evidence", "spectrum", "minimal", "ratios",
 }  # fmt: skip
 
 
@@ -53,7 +55,7 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
     [
         ("onnx", {"onnxfde.graph"}),
         ("onnx_graphsurgeon", {"onnxfde.graph"}),
-        ("onnxruntime", {"onnxfde.runtime"}),
+        ("onnxruntime", {"onnxfde.runtime", RUNNER}),
     ],
 )
 def test_one_module_talks_to_each_graph_library(package: str, door: set[str]) -> None:
@@ -65,6 +67,10 @@ def test_the_mathematics_knows_nothing_of_graphs() -> None:
     for name in MATHEMATICS:
         own = {i for i in imports(FILES[f"onnxfde.{name}"]) if i in FILES}
         assert own <= allowed, name
+
+
+def test_the_runner_needs_nothing_of_onnxfde() -> None:
+    assert not {i for i in imports(FILES[RUNNER]) if i.startswith("onnxfde")}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -106,6 +112,7 @@ def test_public_names_exist() -> None:
         _ = onnxfde.nothing
 
 
-def test_telemetry_is_off_before_onnxruntime_is_imported() -> None:
-    source = FILES["onnxfde.runtime"].read_text()
-    assert source.index('"ORT_DISABLE_TELEMETRY"') < source.index("\nimport onnxruntime")
+@pytest.mark.parametrize("door", ["onnxfde.runtime", RUNNER])
+def test_telemetry_is_off_before_onnxruntime_is_imported(door: str) -> None:
+    source = FILES[door].read_text()
+    assert source.index('"ORT_DISABLE_TELEMETRY"') < source.index("import onnxruntime\n")

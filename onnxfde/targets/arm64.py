@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxfde.errors import OptionError
+from onnxfde.errors import UsageError
 from onnxfde.targets.base import (
     RUNNER,
     Job,
@@ -88,5 +88,5 @@ def parse(text: str) -> Arm64:
     """`arm64`, `arm64:` and a processor, or the processor alone."""
     cpu = DEFAULT_CPU if text == "arm64" else text.removeprefix("arm64:")
     if cpu not in CPUS:
-        raise OptionError(f"--target {text}: the processors are {', '.join(CPUS)}")
+        raise UsageError(f"--target {text}: the processors are {', '.join(CPUS)}")
     return Arm64(text, cpu)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.errors import OptionError, TargetError
+from onnxfde.errors import TargetError, UsageError
 from onnxfde.targets import runner
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,7 @@ def parse_target(text: str) -> Target:
         if text.startswith(start):
             found: Target = importlib.import_module(f"onnxfde.targets.{module}").parse(text)
             return found
-    raise OptionError(f"--target {text}: unknown target; there are {SPELLINGS}")
+    raise UsageError(f"--target {text}: unknown target; there are {SPELLINGS}")
 
 
 def packed(arrays: Iterable[Array]) -> bytes:

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxfde.errors import OptionError, TargetError
+from onnxfde.errors import TargetError, UsageError
 from onnxfde.targets.base import (
     RUNNER,
     Job,
@@ -45,5 +45,5 @@ class Cpu:
 def parse(text: str) -> Cpu:
     """`cpu`."""
     if text != "cpu":
-        raise OptionError(f"--target {text}: 'cpu' is this machine and takes nothing after it")
+        raise UsageError(f"--target {text}: 'cpu' is this machine and takes nothing after it")
     return Cpu()

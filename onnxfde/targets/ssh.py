@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO
 from urllib.parse import unquote, urlsplit
 
-from onnxfde.errors import OptionError, TargetError
+from onnxfde.errors import TargetError, UsageError
 from onnxfde.targets.base import (
     RUNNER,
     Job,
@@ -118,14 +118,14 @@ def pack(job: Job, stream: IO[bytes]) -> None:
 
 def parse(text: str) -> Ssh:
     """`ssh://user@host:port/path/to/python`; all but the host may be left out."""
-    wrong = OptionError(f"--target {text}: write ssh://user@host or ssh://user@host:port")
+    wrong = UsageError(f"--target {text}: write ssh://user@host or ssh://user@host:port")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         raise wrong from None
     if parts.password is not None:
-        raise OptionError("--target ssh://: no password in the address; use a key or an agent")
+        raise UsageError("--target ssh://: no password in the address; use a key or an agent")
     if not parts.hostname or parts.query or parts.fragment:
         raise wrong
     user = "" if parts.username is None else f"{unquote(parts.username)}@"

@@ -1,0 +1,285 @@
+"""Models side by side on this machine: what is measured, what is refused, what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner, Result
+
+from onnxfde.cli import app
+from onnxfde.errors import DataError, OptionError
+from onnxfde.inputs import InputSpec, make_samples
+from onnxfde.latency import bench
+from onnxfde.shapes import batch_sizes, fixed_specs
+from onnxfde.targets.process import attended
+from tests.models import build, mlp, twins
+from tests.processes import runners, wait_until
+
+F32 = np.dtype(np.float32)
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in args])
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(mlp(*twins()), tmp_path / "a.onnx")
+    return tmp_path / "a.onnx"
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> Path:
+    onnx.save(mlp(*twins(), batch="1"), tmp_path / "fixed.onnx")
+    return tmp_path / "fixed.onnx"
+
+
+@pytest.fixture
+def unknown_operator(tmp_path: Path) -> Path:
+    """Valid ONNX that no runtime has a kernel for."""
+    broken = mlp(*twins())
+    broken.graph.node[1].op_type = "Unheard"
+    broken.graph.node[1].domain = "nowhere"
+    broken.opset_import.append(onnx.helper.make_opsetid("nowhere", 1))
+    onnx.save(broken, tmp_path / "broken.onnx")
+    return tmp_path / "broken.onnx"
+
+
+def test_everything_is_measured_of_every_model_at_every_batch_size(
+    model: Path, tmp_path: Path
+) -> None:
+    onnx.save(mlp(*twins(distinct=2)), tmp_path / "b.onnx")
+    found = bench([model, tmp_path / "b.onnx"], batches=[1, 16], seconds=0.05)
+    assert [m.bytes for m in found.models] == [
+        p.stat().st_size for p in (model, tmp_path / "b.onnx")
+    ]
+    assert [m.multiply_adds for m in found.models] == [6 * 3 + 2 * 6, 4 * 3 + 2 * 4]
+    assert [m.parameters for m in found.models] == [6 * 3 + 6 + 2 * 6 + 2, 4 * 3 + 4 + 2 * 4 + 2]
+    (place,) = found.targets
+    for line in place.lines:
+        assert line.load is not None
+        assert line.load > 0
+        assert line.peak_memory is None or line.peak_memory > 0
+        for run_ in line.latencies:
+            assert run_.least is not None
+            assert run_.p50 is not None
+            assert run_.p90 is not None
+            assert 0 < run_.least <= run_.p50 <= run_.p90
+            assert run_.speedup is not None
+            assert run_.speedup.low <= run_.speedup.value <= run_.speedup.high
+            assert (run_.turns or 0) >= 5
+    assert place.lines[0].latencies[0].speedup.value == 1.0  # type: ignore[union-attr]
+    assert not found.failed
+
+
+def test_a_fixed_batch_is_measured_at_its_size_and_the_others_are_left_out(
+    model: Path, fixed: Path
+) -> None:
+    found = bench([model, fixed], batches=[1, 8], seconds=0)
+    single, eight = found.targets[0].lines[1].latencies
+    assert single.p50
+    assert eight.left_out == "its batch is fixed at 1 (input 'x')"
+    assert not found.failed
+
+
+def test_a_fixed_batch_needs_no_option(tmp_path: Path) -> None:
+    onnx.save(mlp(*twins(), batch="4"), tmp_path / "four.onnx")
+    (line,) = bench([tmp_path / "four.onnx"], seconds=0).targets[0].lines
+    assert [r.batch for r in line.latencies] == [4]
+
+
+def test_a_model_that_fails_leaves_the_other_rows(
+    model: Path, unknown_operator: Path, tmp_path: Path
+) -> None:
+    done = run("bench", model, unknown_operator, tmp_path / "none.onnx", "--seconds", "0")
+    assert done.exit_code == 1
+    assert "a.onnx" in done.stdout
+    assert "1×" in done.stdout
+    assert "broken.onnx on cpu" in done.stdout
+    assert "Unheard" in done.stdout
+    assert f"none.onnx: {tmp_path / 'none.onnx'}: no such file" in done.stdout
+
+
+def test_without_the_first_model_there_are_no_ratios(model: Path, unknown_operator: Path) -> None:
+    found = bench([unknown_operator, model], seconds=0)
+    (run_,) = found.targets[0].lines[1].latencies
+    assert run_.p50
+    assert run_.speedup is None
+
+
+def test_inputs_come_from_the_data_and_a_missing_one_is_named(model: Path, tmp_path: Path) -> None:
+    two = build(
+        "s = Add(x, z) y = MatMul(s, W)",
+        inputs="float[N,3] x, float[N,3] z",
+        W=np.ones((3, 2), np.float32),
+    )
+    onnx.save(two, tmp_path / "two.onnx")
+    np.savez(tmp_path / "x.npz", x=np.ones((5, 3), np.float32))
+    done = run(
+        "bench", model, tmp_path / "two.onnx", "--data", tmp_path / "x.npz", "--seconds", "0"
+    )
+    assert done.exit_code == 1
+    assert "two.onnx" in done.stdout
+    assert "no array 'z'" in done.stdout
+    assert "1×" in done.stdout
+
+
+def test_free_axes_need_a_shape(tmp_path: Path) -> None:
+    pooled = build(
+        "y = ReduceMean <axes = [2, 3]> (x)", inputs="float[N,3,H,W] x", outputs="float[N,3,1,1] y"
+    )
+    onnx.save(pooled, tmp_path / "p.onnx")
+    done = run("bench", tmp_path / "p.onnx", "--seconds", "0")
+    assert done.exit_code == 1
+    assert "no length for axis 2 ('H'); give one: --shape x:1,3,H,W" in done.stdout
+    done = run("bench", tmp_path / "p.onnx", "--seconds", "0", "--shape", "x:1,3,8,8")
+    assert done.exit_code == 0
+    done = run("bench", tmp_path / "p.onnx", "--seconds", "0", "--shape", "x:1,4,8,8")
+    assert "does not fit" in done.stdout
+    done = run("bench", tmp_path / "p.onnx", "--seconds", "0", "--shape", "q:1,3,8,8")
+    assert "--shape q: no such input; the inputs are x" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--target", "gpu"], 2, "--target gpu: unknown target; there are cpu, arm64"),
+        (["--target", "cpu:2"], 2, "takes nothing after it"),
+        (["--target", "arm64:cortex-a1"], 2, "the processors are cortex-a53"),
+        (["--target", "arm64v8"], 2, "the processors are cortex-a53"),
+        (["--batch", "one"], 1, "--batch one: give whole numbers"),
+        (["--batch", "0"], 1, "--batch 0 is not a number ≥ 1"),
+        (["--threads", "0"], 1, "--threads 0"),
+        (["--seconds", "-1"], 1, "--seconds -1"),
+        (["--seconds", "nan"], 1, "--seconds nan"),
+        (["--timeout", "0"], 1, "--timeout 0"),
+        (["--shape", "x"], 1, "--shape x: write NAME:1,3,224,224"),
+        (["--shape", "x:1,0"], 1, "--shape x:1,0: write NAME:1,3,224,224"),
+        (["--json", "nowhere/at/all.json"], 1, "no such folder"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_anything_runs(
+    model: Path, arguments: list[str], code: int, message: str
+) -> None:
+    done = run("bench", model, *arguments)
+    assert done.exit_code == code
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_json_holds_what_the_table_shows_and_never_replaces_a_model(
+    model: Path, tmp_path: Path
+) -> None:
+    before = model.read_bytes()
+    done = run("bench", model, "--json", model)
+    assert done.exit_code == 2
+    assert model.read_bytes() == before
+    file = tmp_path / "bench.json"
+    assert run("bench", model, "--seconds", "0", "--json", file, "-q").stdout == ""
+    content = json.loads(file.read_text())
+    assert content["schema"] == 1
+    assert content["models"][0]["file"] == str(model)
+    assert content["targets"][0]["lines"][0]["latencies"][0]["p50"] > 0
+    assert content["settings"]["threads"] == 1
+
+
+def test_weights_outside_the_model_count_and_run(tmp_path: Path) -> None:
+    path = tmp_path / "b.onnx"
+    onnx.save(mlp(*twins()), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    found = bench([path], seconds=0)
+    assert not found.failed
+    assert found.models[0].bytes == path.stat().st_size + (tmp_path / "w.bin").stat().st_size
+
+
+def test_inputs_may_have_any_name(tmp_path: Path) -> None:
+    model = build("y = MatMul(file, W)", inputs="float[N,3] file", W=np.ones((3, 2), np.float32))
+    onnx.save(model, tmp_path / "a.onnx")
+    assert not bench([tmp_path / "a.onnx"], seconds=0).failed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_killed_bench(model: Path, tmp_path: Path, how: int) -> None:
+    marked = tmp_path / "only-here.onnx"
+    marked.write_bytes(model.read_bytes())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onnxfde", "bench", str(marked), "--seconds", "120"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+
+    assert wait_until(lambda: bool(runners(tmp_path)))
+    process.send_signal(how)
+    process.wait(20)
+    assert wait_until(lambda: not runners(tmp_path)), runners(tmp_path)
+    if how == signal.SIGTERM:
+        assert not list(tmp_path.glob("onnxfde-*"))
+
+
+def test_a_process_that_hangs_is_ended() -> None:
+    done = attended([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5)
+    assert done.expired
+    assert done.reason == "it took longer than --timeout"
+
+
+def test_a_process_says_why_it_failed() -> None:
+    done = attended([sys.executable, "-c", "import sys; sys.exit('no luck')"])
+    assert (done.code, done.reason) == (1, "no luck")
+    done = attended([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    assert done.reason == "signal 9"
+
+
+def spec(name: str, *dims: int | str | None) -> InputSpec:
+    return InputSpec(name, F32, dims)
+
+
+def test_axes_of_one_name_have_one_length() -> None:
+    specs = (spec("a", "N", "T", 3), spec("b", "N", "T"))
+    first, second = fixed_specs(specs, 4, {"a": (1, 7, 3)}, None)
+    assert (first.dims, second.dims) == ((4, 7, 3), (4, 7))
+
+
+def test_data_gives_lengths_to_free_axes() -> None:
+    specs = (spec("a", None, None, 3),)
+    data = make_samples({"a": np.zeros((5, 9, 3))}, specs, "data")
+    assert fixed_specs(specs, 2, {}, data)[0].dims == (2, 9, 3)
+
+
+def test_the_batch_comes_from_the_option_else_from_the_shape_else_it_is_one() -> None:
+    specs = (spec("a", "N", 3),)
+    assert batch_sizes(specs, {}, ()) == (1,)
+    assert batch_sizes(specs, {"a": (6, 3)}, ()) == (6,)
+    assert batch_sizes(specs, {"a": (6, 3)}, (1, 2, 1)) == (1, 2)
+    assert batch_sizes((spec("a", 5, 3),), {}, ()) == (5,)
+
+
+def test_shapes_that_contradict_the_model_are_refused() -> None:
+    with pytest.raises(DataError, match="does not fit"):
+        fixed_specs((spec("a", "N", 3),), 1, {"a": (1, 3, 1)}, None)
+
+
+def test_the_api_refuses_what_the_command_refuses(model: Path) -> None:
+    with pytest.raises(OptionError, match="--threads"):
+        bench([model], threads=0)
+
+
+def test_models_in_onnxruntimes_own_format_are_measured(model: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "a.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    found = bench([model, tmp_path / "a.ort"], batches=[2], seconds=0)
+    assert not found.failed
+    assert found.models[1].parameters is None
+    assert found.models[1].bytes == (tmp_path / "a.ort").stat().st_size
