@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onnxfde.comparison import Comparison, Line, Place, Subject, line_of
@@ -65,9 +65,9 @@ def bench(
     cases = tuple(p.case for p in prepared if p.case)
     job = Job(cases, threads, seconds, timeout)
     found = [(target, attempt(target, job, work)) for target in wanted]
-    reference = next((m for t, m in found if t.is_here and isinstance(m, Measured)), None)
+    reference = next((m for t, m in found if t.is_here), None)
     if reference is None and any(isinstance(m, Measured) for _, m in found):
-        reference = Cpu().measure(Job(cases, threads, 0.0, timeout), work.say)
+        reference = attempt(Cpu(), replace(job, seconds=0.0), work)
     settings = {
         "batches": list(batches),
         "threads": threads,
@@ -172,12 +172,15 @@ def place_of(
     target: Target,
     found: Measured | TargetError,
     prepared: Sequence[Prepared],
-    reference: Measured | None,
+    reference: Measured | TargetError | None,
 ) -> Place:
     """One target's lines in the order of the models."""
     if isinstance(found, TargetError):
         return Place(target.name, error=str(found))
-    rows = iter(zip(found.rows, reference.rows if reference else found.rows, strict=True))
+    here_rows: Sequence[Row] = [Row()] * len(found.rows)
+    if isinstance(reference, Measured) and not target.is_here:
+        here_rows = reference.rows
+    rows = zip(found.rows, here_rows, strict=True)
     lines, first = [], Row()
     for model in prepared:
         if model.case is None:
@@ -185,5 +188,5 @@ def place_of(
             continue
         row, here = next(rows)
         first = row if model is prepared[0] else first
-        lines.append(line_of(row, first, Row() if target.is_here else here, model.left_out))
+        lines.append(line_of(row, first, here, model.left_out))
     return Place(target.name, found.machine, found.onnxruntime, tuple(lines))

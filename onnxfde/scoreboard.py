@@ -15,7 +15,7 @@ from onnxfde.ratios import Ratio
 
 WIDE = 128
 UNKNOWN = "–"
-SIZES = ("bytes", "parameters", "mult-adds")
+SIZES = ("size", "parameters", "mult-adds")
 TIMES = ("batch", "speed-up (95 %)", "p50", "p90", "min", "load", "memory")
 COUNTS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
 NOTABLE_DIFFERENCE = 1e-5
@@ -44,8 +44,10 @@ def short_names(files: list[str]) -> list[str]:
 
 def heading(place: Place, found: Comparison) -> str:
     """What was measured where."""
-    threads = 1 if place.counts else found.settings["threads"]
-    what = "instructions per run, not time" if place.counts else f"{threads} thread(s)"
+    threads = found.settings["threads"]
+    what = f"{threads} thread{'s' * (threads > 1)}"
+    if place.counts:
+        what = "instructions per run (a cost, not a time)"
     return f"{place.target}: {place.machine}, onnxruntime {place.onnxruntime}, {what}"
 
 
@@ -102,13 +104,13 @@ def count_cells(run: Latency) -> tuple[str, ...]:
 def sizes(model: Subject, first: Subject) -> tuple[str, ...]:
     """Each size, and its share of the first model's."""
     pairs = (
-        (model.bytes, first.bytes),
-        (model.parameters, first.parameters),
-        (model.multiply_adds, first.multiply_adds),
+        (model.bytes, first.bytes, "B"),
+        (model.parameters, first.parameters, ""),
+        (model.multiply_adds, first.multiply_adds, ""),
     )
     return tuple(
-        amount(own) + (f" ({own / whole:.0%})" if own and whole and own != whole else "")
-        for own, whole in pairs
+        amount(own, unit) + (f" ({own / whole:.0%})" if own and whole and own != whole else "")
+        for own, whole, unit in pairs
     )
 
 

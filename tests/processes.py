@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def runners(folder: Path) -> list[str]:
-    """Command lines of runners with files in this folder."""
+def runners(folder: Path, *words: str) -> list[int]:
+    """Processes of runners with files in this folder, and these words among their arguments."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             text = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(folder) in text and "runner.py" in text:
-                found.append(text)
+            if all(word in text for word in (str(folder), "runner.py", *words)):
+                found.append(int(entry.parent.name))
     return found
 
 

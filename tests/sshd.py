@@ -36,7 +36,8 @@ class Server:
         return self.left()
 
     def left(self) -> list[str]:
-        return runners(self.temporary) + [file.name for file in self.temporary.iterdir()]
+        processes = [f"process {pid}" for pid in runners(self.temporary)]
+        return processes + [file.name for file in self.temporary.iterdir()]
 
 
 def why_not() -> str:

@@ -7,6 +7,8 @@ it repeats. The outputs are those of the real ARM kernels.
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,13 @@ from onnxfde.targets.base import (
     Row,
     Run,
     Say,
-    found_in,
+    answers_in,
     refuse_incomplete,
     unpacked,
 )
 from onnxfde.targets.process import attended
-from onnxfde.targets.runner import COUNTED
-from onnxfde.targets.sysroot import CPUS, MARKER, Sysroot, find, read_counts
+from onnxfde.targets.runner import REGIONS
+from onnxfde.targets.sysroot import CPUS, MARKER, find, read_counts
 
 DEFAULT_CPU = "cortex-a76"
 
@@ -39,43 +41,37 @@ class Arm64:
     is_here: bool = False
 
     def measure(self, job: Job, say: Say) -> Measured:
-        """Count each model in a process of its own: a crash is a finding."""
-        sysroot, answers, rows = find(), [], []
+        """Count all models in one process, and in a new one those after a model that crashes."""
+        rows: list[Row] = []
+        sysroot, version, end = find(), "", time.monotonic() + job.timeout
+        say(f"{self.name}: counting {len(job.cases)} models")
         with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
             request = job.write(Path(folder), marker=MARKER, threads=1)
-            for i, case in enumerate(job.cases):
-                say(f"{self.name}: counting {case.file.name}")
-                answer, row = self.counted(sysroot, request, i, job.timeout)
-                answers.append(answer)
-                rows.append(row)
-        version = next((a["onnxruntime"] for a in answers if "onnxruntime" in a), "")
+            while len(rows) < len(job.cases):
+                log = request.with_name(f"counts-{len(rows)}")
+                arguments = [str(RUNNER), "--count", str(len(rows)), str(request)]
+                command, env = sysroot.command(self.cpu, arguments, log)
+                done = attended(command, env=env, timeout=max(end - time.monotonic(), 0.0))
+                marks = iter(read_counts(log) if log.exists() else ())
+                for answer in answers_in(done.out):
+                    refuse_incomplete(answer, self.name)
+                    version = answer.get("onnxruntime", version)
+                    rows.append(counted_row(answer, marks))
+                if len(rows) < len(job.cases):
+                    rows.append(Row(error=done.reason))
         return Measured(tuple(rows), f"aarch64, {self.cpu} under qemu", version)
 
-    def counted(
-        self, sysroot: Sysroot, request: Path, index: int, timeout: float
-    ) -> tuple[dict[str, Any], Row]:
-        """What the runner said of one model, and its row."""
-        log = request.with_name(f"counts-{index}")
-        arguments = [str(RUNNER), "--count", str(index), str(request)]
-        command, env = sysroot.command(self.cpu, arguments, log)
-        done = attended(command, env=env, timeout=timeout)
-        answer = found_in(done.out)
-        if answer is None:
-            return {}, Row(error=done.reason)
-        refuse_incomplete(answer, self.name)
-        return answer, counted_row(answer, read_counts(log))
 
-
-def counted_row(answer: dict[str, Any], counts: list[tuple[int, int]]) -> Row:
-    """A row of counts: for each batch an empty region, then COUNTED measured ones."""
+def counted_row(answer: dict[str, Any], marks: Iterator[tuple[int, int]]) -> Row:
+    """A row of counts: two markers a region, all regions a batch."""
     if "error" in answer:
         return Row(error=answer["error"])
     runs = {int(b): Run(error=message) for b, message in answer["failed"].items()}
-    marks = iter(counts)
     for batch, repeats in answer["repeats"].items():
-        regions = [(next(marks), next(marks)) for _ in range(1 + COUNTED)]
-        spent = [(b[0] - a[0], b[1] - a[1]) for a, b in regions]
-        (idle, idle_simd), *work = spent
+        regions = [(kind, next(marks), next(marks)) for kind in REGIONS]
+        spent = [(kind, end[0] - start[0], end[1] - start[1]) for kind, start, end in regions]
+        ((idle, idle_simd),) = [found for kind, *found in spent if kind == "nothing"]
+        work = [found for kind, *found in spent if kind == "counted"]
         runs[int(batch)] = Run(
             instructions=tuple((total - idle) / repeats for total, _ in work),
             simd=tuple((simd - idle_simd) / repeats for _, simd in work),

@@ -136,13 +136,10 @@ def unpacked(text: str) -> list[Array]:
         return [arrays[name] for name in arrays.files]
 
 
-def found_in(text: str) -> dict[str, Any] | None:
-    """The runner's answer, whatever else was printed."""
-    for line in text.splitlines():
-        if line.startswith(runner.RESULT):
-            answer: dict[str, Any] = json.loads(line.removeprefix(runner.RESULT))
-            return answer
-    return None
+def answers_in(text: str) -> list[dict[str, Any]]:
+    """The runner's answers, whatever else was printed."""
+    marked = [line for line in text.splitlines() if line.startswith(runner.RESULT)]
+    return [json.loads(line.removeprefix(runner.RESULT)) for line in marked]
 
 
 def refuse_incomplete(answer: Mapping[str, Any], where: str) -> None:
@@ -165,7 +162,8 @@ def row_of(found: Mapping[str, Any]) -> Row:
     return Row(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
 
 
-def measured(answer: Mapping[str, Any]) -> Measured:
+def measured(answer: Mapping[str, Any], where: str) -> Measured:
     """All rows of times from the runner's answer."""
+    refuse_incomplete(answer, where)
     machine = f"{answer['machine']}, {answer['cpu']}, {answer['cores']} cores"
     return Measured(tuple(map(row_of, answer["models"])), machine, answer["onnxruntime"])

@@ -13,9 +13,8 @@ from onnxfde.targets.base import (
     Job,
     Measured,
     Say,
-    found_in,
+    answers_in,
     measured,
-    refuse_incomplete,
 )
 from onnxfde.targets.process import attended
 
@@ -35,11 +34,10 @@ class Cpu:
             done = attended(
                 [sys.executable, str(RUNNER), "--watch", str(request)], timeout=job.timeout
             )
-        answer = found_in(done.out)
-        if answer is None:
+        answers = answers_in(done.out)
+        if not answers:
             raise TargetError(f"{self.name}: {done.reason}")
-        refuse_incomplete(answer, self.name)
-        return measured(answer)
+        return measured(answers[0], self.name)
 
 
 def parse(text: str) -> Cpu:

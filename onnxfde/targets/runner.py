@@ -3,8 +3,8 @@
 It needs Python 3.9, numpy and onnxruntime and nothing of onnxfde, so that one file measures on this
 machine, under an emulator and on a board. `runner.py REQUEST` tries every model in a process of
 its own (outputs, peak memory, what fails) and then times those that work, in turns: whatever
-disturbs the machine disturbs all of them alike. `--count I` runs model I between markers for an
-instruction counter instead.
+disturbs the machine disturbs all of them alike. `--count I` instead runs model I and those after it
+between markers for an instruction counter, with an answer for each.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LOADS = 3
 WARM_UP = 3
 FEWEST_TURNS = 5
 MOST_TURNS = 2000
-COUNTED = 3
-SHORT_RUN = 0.05
+REGIONS = ("warm-up", "warm-up", "nothing", "counted", "counted", "counted")
+SHORT_RUN, OFTEN = 0.05, 20
 MOST_VALUES = 1 << 18
 LONGEST_MESSAGE = 300
 
@@ -209,10 +209,7 @@ def take_turns(models: list[Model], seconds: float) -> list[list[float]]:
 
 
 def counted(request: Request, index: int) -> Found:
-    """Run one model between markers: for each batch nothing once, then a few runs, COUNTED times.
-
-    The counter's log tells the rest: two markers a region.
-    """
+    """Run one model between markers, for each batch all REGIONS; the counter's log has the rest."""
     marker = request.content["marker"]
     try:
         model = request.load(index)
@@ -225,16 +222,17 @@ def counted(request: Request, index: int) -> Found:
             model.run()
             start = time.perf_counter()
             model.run()
-            often = 10 if time.perf_counter() - start < SHORT_RUN else 1
+            often = OFTEN if time.perf_counter() - start < SHORT_RUN else 1
             outputs[batch], repeats[batch] = model.outputs(), often
         except failures() as error:
             failed[batch] = one_line(error)
             continue
         gc.collect()
         gc.disable()
-        for runs in (0, *(COUNTED * (often,))):
+        for kind in REGIONS:
+            runs = range(0 if kind == "nothing" else often)
             mark(marker)
-            for _ in range(runs):
+            for _ in runs:
                 model.run()
             mark(marker)
         gc.enable()
@@ -348,7 +346,8 @@ def main() -> None:
     if options.trial is not None:
         answer(trial(request, options.trial))
     elif options.count is not None:
-        answer(counted(request, options.count))
+        for index in range(options.count, len(request.models)):
+            answer(counted(request, index))
     else:
         children = Children()
         if options.watch:

@@ -21,9 +21,8 @@ from onnxfde.targets.base import (
     Job,
     Measured,
     Say,
-    found_in,
+    answers_in,
     measured,
-    refuse_incomplete,
 )
 from onnxfde.targets.process import Finished, attended
 
@@ -64,11 +63,10 @@ class Ssh:
             size = payload.tell()
             payload.seek(0)
             done = attended(self.command(size), payload, timeout=job.timeout)
-        answer = found_in(done.out)
-        if answer is None:
+        answers = answers_in(done.out)
+        if not answers:
             raise TargetError(f"{self.name}: {self.explained(done)}")
-        refuse_incomplete(answer, self.name)
-        return measured(answer)
+        return measured(answers[0], self.name)
 
     def command(self, size: int) -> list[str]:
         """The ssh command for a payload of this many bytes."""

@@ -1,0 +1,68 @@
+"""Latency, ARM instructions and size of every variant of every network.
+
+`python -m benchmarks.latency` (extras `paper` and `plot`, the shared folder, and `onnxfde target
+setup arm64`) measures with `onnxfde.bench`, writes `results.json`, and from that `RESULTS.md` and
+`latency.png`. `--only 64-256-64,…` measures some networks again and keeps the others' results,
+`--report` only writes the tables and the plot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import onnxfde
+from benchmarks.latency import report
+from benchmarks.latency.networks import Net, nets, variants
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results.json"
+ARM = ("arm64:cortex-a53", "arm64:cortex-a76")
+BATCHES = (1, 64)
+SECONDS = 15.0
+TIMEOUT = 3600.0
+
+
+def measured(net: Net) -> dict[str, Any]:
+    """All variants on all targets; the processor here with one thread and with two."""
+    files = variants(net)
+    batches = BATCHES if net.free_batch else (1,)
+    places = []
+    for threads, targets in ((1, ("cpu",)), (2, ("cpu",)), (1, ARM)):
+        found = onnxfde.bench(
+            list(files.values()),
+            targets=targets,
+            batches=batches,
+            threads=threads,
+            seconds=SECONDS,
+            timeout=TIMEOUT,
+        )
+        content = json.loads(found.to_json())
+        places += [{**place, "threads": threads} for place in content["targets"]]
+        models = content["models"]
+    for name, model in zip(files, models, strict=True):
+        model["file"] = name
+    return {"models": models, "targets": places}
+
+
+def main() -> None:
+    """Measure, then write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="names of networks, with commas")
+    parser.add_argument("--report", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    wanted = set(filter(None, options.only.split(",")))
+    for get in [] if options.report else nets():
+        net = get()
+        if not wanted or net.name in wanted:
+            print(f"measuring {net.name}", flush=True)
+            results[net.name] = measured(net)
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    report.write(results, FOLDER)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The tables and the plot, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Section
+from onnxfde.scoreboard import amount, seconds
+
+NOTE = """Every variant of a network runs in turns with the others (`onnxfde.bench`). "×" is how
+many times less than the original: median time here, with a 95 % interval where that is wide, and
+counted instructions on ARM (a cost, not a time). "pruned like" sets the smallest weights to zero
+until as many are left as in the merged network: dense kernels multiply with zeros too. int8 is
+dynamic. "differs" is the largest difference of any output on the emulated ARM from this machine's,
+relative to the largest output. The planted networks' time depends on their shape only."""
+TIME_HEADER = "variant | bytes | parameters | mult-adds"
+VAGUE = 1.1
+
+
+def write(results: dict[str, Any], folder: Path) -> None:
+    """RESULTS.md and latency.png."""
+    parts = [
+        "# Latency",
+        "Made by `python -m benchmarks.latency`.",
+        NOTE,
+        machines(results),
+        promises(results).text(),
+        *(section(name, found).text() for name, found in results.items()),
+    ]
+    (folder / "RESULTS.md").write_text("\n\n".join(parts) + "\n\n![latency](latency.png)\n")
+    plot(results, folder / "latency.png")
+
+
+def machines(results: dict[str, Any]) -> str:
+    """What was measured on."""
+    places = {p["machine"]: p["onnxruntime"] for r in results.values() for p in r["targets"]}
+    return "Measured on: " + "; ".join(f"{m}, onnxruntime {v}" for m, v in places.items()) + "."
+
+
+def columns(found: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
+    """Every target with every batch size of a network."""
+    return [
+        (place, batch)
+        for place in found["targets"]
+        for batch in sorted({r["batch"] for line in place["lines"] for r in line["latencies"]})
+    ]
+
+
+def title(place: dict[str, Any], batch: int) -> str:
+    """A column's heading."""
+    if place["target"] != "cpu":
+        return f"{place['target'].removeprefix('arm64:cortex-')}, batch {batch}"
+    return f"cpu {place['threads']} thread{'s' * (place['threads'] > 1)}, batch {batch}"
+
+
+def run_at(place: dict[str, Any], model: int, batch: int) -> dict[str, Any]:
+    """What was measured of one model in one column."""
+    runs: list[dict[str, Any]] = place["lines"][model]["latencies"]
+    return next(run for run in runs if run["batch"] == batch)
+
+
+def cell(run: dict[str, Any]) -> str:
+    """The ratio first, then the figure."""
+    if run["error"]:
+        return str(run["error"])
+    ratio = run["speedup"]
+    times = f"{ratio['value']:.3g}×"
+    if ratio["high"] > VAGUE * ratio["low"]:
+        times += f" ({ratio['low']:.3g}–{ratio['high']:.3g})"
+    figure = amount(run["instructions"]) if run["instructions"] else seconds(run["p50"])
+    return f"{times}, {figure}"
+
+
+def worst_difference(found: dict[str, Any], model: int) -> str:
+    """The largest difference between ARM and here."""
+    lines = [place["lines"][model] for place in found["targets"] if place["target"] != "cpu"]
+    return f"{max(run['difference'] for line in lines for run in line['latencies']):.1g}"
+
+
+def section(name: str, found: dict[str, Any]) -> Section:
+    """One network: a row a variant."""
+    wide = columns(found)
+    header = " | ".join([TIME_HEADER, *(title(*column) for column in wide), "differs"])
+    rows = [
+        (
+            model["file"],
+            f"{model['bytes']:,}",
+            amount(model["parameters"]),
+            amount(model["multiply_adds"]),
+            *(cell(run_at(place, i, batch)) for place, batch in wide),
+            worst_difference(found, i),
+        )
+        for i, model in enumerate(found["models"])
+    ]
+    return Section(name, header, rows)
+
+
+def promises(results: dict[str, Any]) -> Section:
+    """What the largest network must show, and what is true of all."""
+    return Section("What it shows", "what | figure", list(findings(results)))
+
+
+def findings(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The figures behind the promises."""
+    largest = results.get("1024-8192-1024")
+    if largest:
+        names = [model["file"] for model in largest["models"]]
+        for what in ("merged to 10 %", "pruned like 10 %"):
+            for place, batch in columns(largest):
+                run = run_at(place, names.index(what), batch)
+                yield f"1024-8192-1024, {what}, {title(place, batch)}", cell(run)
+    arm = [
+        (model["file"], run)
+        for found in results.values()
+        for place in found["targets"]
+        if place["target"] != "cpu"
+        for model, line in zip(found["models"], place["lines"], strict=True)
+        for run in line["latencies"]
+    ]
+    fp32 = [run["difference"] for file, run in arm if "int8" not in file]
+    int8 = [run["difference"] for file, run in arm if "int8" in file]
+    yield "largest difference of ARM from here, fp32", f"{max(fp32, default=0):.2g}"
+    yield "the same, int8", f"{max(int8, default=0):.2g}"
+    spread = max((run["repeatability"] for _, run in arm), default=0)
+    yield "instruction counts of three regions repeat within", f"{spread:.2%}"
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    """Speed-up against the share of multiply-adds left."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    kinds = {"merged": "o", "pruned": "x", "int8": "s", "merged, int8": "D"}
+    wanted = [("cpu", 1, 64), ("cpu", 1, 1), ("arm64:cortex-a53", 1, 1), ("arm64:cortex-a76", 1, 1)]
+    figure, panels = plt.subplots(1, len(wanted), figsize=(16, 4.5), sharey=True)
+    for axes, (target, threads, batch) in zip(panels, wanted, strict=True):
+        for kind, marker in kinds.items():
+            points = [
+                point
+                for found in results.values()
+                for point in points_of(found, kind, target, threads, batch)
+            ]
+            if points:
+                axes.scatter(*zip(*points, strict=True), marker=marker, label=kind, alpha=0.7)
+        axes.plot([0.08, 1], [12.5, 1], color="grey", linewidth=0.8, label="proportional")
+        axes.set(xscale="log", yscale="log", xlabel="share of nonzero weights left")
+        axes.set_title(f"{target}, batch {batch}")
+    panels[0].set_ylabel("times less than the original")
+    panels[-1].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def points_of(
+    found: dict[str, Any], kind: str, target: str, threads: int, batch: int
+) -> Iterator[tuple[float, float]]:
+    """Share of weights and speed-up of every variant of a kind."""
+    for place in found["targets"]:
+        if (place["target"], place["threads"]) != (target, threads):
+            continue
+        for model, line in zip(found["models"], place["lines"], strict=True):
+            own_kind, share = kind_of(model["file"])
+            for run in line["latencies"]:
+                if own_kind == kind and run["batch"] == batch and run["speedup"]:
+                    yield share, run["speedup"]["value"]
+
+
+def kind_of(variant: str) -> tuple[str, float]:
+    """`merged to 10 %, int8` as its kind and the share of weights left."""
+    words = variant.replace(",", " ").split()
+    kind = ", ".join(dict.fromkeys((words[0], *(w for w in words if w == "int8"))))
+    return kind, next((int(w) / 100 for w in words if w.isdecimal()), 1.0)
