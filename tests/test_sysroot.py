@@ -23,8 +23,9 @@ import onnx
 import pytest
 
 from onnxfde.errors import TargetError
-from onnxfde.targets import sysroot
-from onnxfde.targets.sysroot import CPUS, Sysroot, find, read_counts, setup
+from onnxfde.targets import provision, sysroot
+from onnxfde.targets.provision import setup
+from onnxfde.targets.sysroot import CPUS, Sysroot, find, read_counts
 from tests.models import build
 from tests.processes import wait_until
 
@@ -51,7 +52,7 @@ PYTHON = sys.executable
 def test_a_machine_that_cannot_have_it_is_told_why_and_what_else(
     machine: str, release: dict[str, str], missing: list[str], says: str
 ) -> None:
-    problem = sysroot.obstacle(machine, release, missing)
+    problem = provision.obstacle(machine, release, missing)
     assert problem is not None
     assert says in problem
     assert "--target ssh://user@host" in problem
@@ -59,13 +60,13 @@ def test_a_machine_that_cannot_have_it_is_told_why_and_what_else(
 
 
 def test_debian_12_with_its_tools_is_enough() -> None:
-    assert sysroot.obstacle("x86_64", DEBIAN, []) is None
+    assert provision.obstacle("x86_64", DEBIAN, []) is None
 
 
 def test_missing_tools_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TargetError, match="ssh://user@host"):
-        sysroot.require()
+        provision.require()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_missing_tools_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ],
 )
 def test_the_line_that_says_most_is_shown(text: str, line: str) -> None:
-    assert sysroot.complaint(text) == line
+    assert provision.complaint(text) == line
 
 
 def test_each_processor_shows_its_part_number_and_one_core() -> None:
@@ -123,7 +124,7 @@ def test_the_counter_compiles_and_knows_the_marker(tmp_path: Path) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("there is no gcc")
     library = tmp_path / "counter.so"
-    command = ["gcc", *sysroot.CFLAGS, "-Wextra", "-o", str(library), str(sysroot.COUNTER)]
+    command = ["gcc", *provision.CFLAGS, "-Wextra", "-o", str(library), str(sysroot.COUNTER)]
     subprocess.run(command, check=True)
     assert library.stat().st_size
 
@@ -282,8 +283,8 @@ def tools(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         replace(folder / name, script.replace("VERSION", sysroot.runtime_version()))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
-    monkeypatch.setattr(sysroot, "require", lambda: None)
-    monkeypatch.setattr(sysroot, "INSTALLED", Path(os.devnull))
+    monkeypatch.setattr(provision, "require", lambda: None)
+    monkeypatch.setattr(provision, "INSTALLED", Path(os.devnull))
     return folder
 
 
@@ -302,8 +303,8 @@ def test_a_set_up_is_made_repaired_and_made_again_if_forced(cache: Path, tools: 
         *CPUS, "counter.so", "guest", "host", "manifest.json",
     }  # fmt: skip
     assert (folder / "cortex-a76" / "usr" / "bin" / "python3.11").is_file()
-    assert (folder / "guest" / sysroot.SITE / "onnxruntime").is_dir()
-    assert not (folder / "guest" / sysroot.SITE / "numpy" / "tests").exists()
+    assert (folder / "guest" / provision.SITE / "onnxruntime").is_dir()
+    assert not (folder / "guest" / provision.SITE / "numpy" / "tests").exists()
     assert not os.path.lexists(folder / "guest" / "usr" / "lib" / "leak")
     assert setup() is False
     (folder / "counter.so").unlink()
@@ -366,10 +367,10 @@ def stuck(cache: Path, tools: Path, tmp_path: Path) -> Iterator[subprocess.Popen
     started = tmp_path / "started"
     replace(tools / "apt-get", f"echo $$ >>{started}; exec sleep 60")
     code = (
-        "import signal, sys; from pathlib import Path; from onnxfde.targets import sysroot\n"
+        "import signal, sys; from pathlib import Path; from onnxfde.targets import provision\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        f"sys.executable = {str(tools / 'python')!r}; sysroot.require = lambda: None\n"
-        "sysroot.INSTALLED = Path('/dev/null'); sysroot.setup()"
+        f"sys.executable = {str(tools / 'python')!r}; provision.require = lambda: None\n"
+        "provision.INSTALLED = Path('/dev/null'); provision.setup()"
     )
     root = Path(sysroot.__file__).parents[2]
     with subprocess.Popen([PYTHON, "-c", code], cwd=root, stderr=subprocess.DEVNULL) as process:
