@@ -18,6 +18,7 @@ from onnxfde.errors import OnnxfdeError, OptionError, UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_RANGE,
+    Int8,
     Linkage,
     Norm,
     Quotient,
@@ -96,7 +97,12 @@ def root(
 @app.command(epilog="Example: onnxfde optimize in.onnx out.onnx --eps 0.1 --data calibration.npz")
 def optimize(
     model: In,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write; may be IN.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="Where to write; may be IN. *.ort: in onnxruntime's own format."
+        ),
+    ],
     eps: Annotated[
         list[str] | None,
         typer.Option(
@@ -162,6 +168,13 @@ def optimize(
             metavar="E", help="Merge only as much as keeps the certified change of outputs below E."
         ),
     ] = None,
+    int8: Annotated[
+        Int8 | None,
+        typer.Option(
+            help="Then round weights and values to 8 bits; static takes the ranges of values from "
+            "--data."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Optimize again what these settings made before.")
     ] = False,
@@ -200,6 +213,7 @@ def optimize(
             verify=verify,
             certify=certify,
             max_certified_error=max_certified_error,
+            int8=int8,
             force=force,
             work=work,
         )
@@ -366,12 +380,12 @@ def setup(
     force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prepare an emulated ARM processor: about 80 MB in the user's cache folder, no root."""
-    from onnxfde.targets import sysroot
+    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
+    from onnxfde.targets import provision, sysroot
 
     if name != "arm64":
         raise OptionError(f"target setup {name}: only arm64 needs a set-up")
-    done = sysroot.setup((lambda _: None) if quiet else typer.echo, force)
+    done = provision.setup((lambda _: None) if quiet else typer.echo, force)
     if not quiet:
         state = "is set up" if done else "was set up before"
         typer.echo(f"arm64 {state} in {sysroot.find().folder}; try: onnxfde bench --target arm64")

@@ -10,14 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onnxfde import ortformat
 from onnxfde.certificate import Certificate
 from onnxfde.inspection import Inspection
 from onnxfde.passes.base import LayerChange, Work
 from onnxfde.pattern import Refusal
-from onnxfde.report import Report
+from onnxfde.report import Quantized, Report
 from onnxfde.verification import Verification
 
 LARGE_ERROR = 0.1
+SMALLER_EPS = "optimize with a smaller --eps"
 PLAIN_WIDTH = 140
 
 
@@ -64,12 +66,17 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
         show_refusals(out, report.refused)
     if report.unchanged:
         line(out, f"Nothing to do: {report.unchanged}.")
-        line(out, f"{target} is the input, byte for byte." if target else "Nothing was written.")
+        line(out, f"{target} is the input, {how(target)}." if target else "Nothing was written.")
     else:
         show_totals(out, report, target)
     if verbose:
         spent = ", ".join(f"{stage} {s:.3f} s" for stage, s in report.seconds.items())
         line(out, f"time: {spent}")
+
+
+def how(target: str) -> str:
+    """How a file holds a model that did not change."""
+    return "converted to onnxruntime's format" if ortformat.wanted(target) else "byte for byte"
 
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:
@@ -113,13 +120,26 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     for fold in report.folded:
         saved = arrow(fold.parameters_before, fold.parameters_after)
         line(out, f"folded      {fold.first} into {fold.second}: parameters {saved}")
+    if report.int8:
+        show_int8(out, report.int8)
     if report.verification:
-        show_verification(out, report.verification)
+        cure = "optimize without --int8" if report.int8 else SMALLER_EPS
+        show_verification(out, report.verification, cure=cure)
     if report.certificate:
         show_certificate(out, report.certificate)
     if count.after > count.before:
         line(out, "The model grew: weights that other nodes read were copied (--skip such layers).")
     line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
+
+
+def show_int8(out: Console, found: Quantized) -> None:
+    """What was rounded to 8 bits, and the model before that."""
+    if found.unmerged:
+        line(out, f"not merged  {found.unmerged}")
+    if found.merged:
+        show_verification(out, found.merged, "merged")
+    size = arrow(found.bytes.before, found.bytes.after)
+    line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
 
 
 def show_certificate(out: Console, found: Certificate) -> None:
@@ -134,7 +154,9 @@ def show_certificate(out: Console, found: Certificate) -> None:
         line(out, f"certified   {most} for all inputs in the {found.box}, {rounding}")
 
 
-def show_verification(out: Console, found: Verification) -> None:
+def show_verification(
+    out: Console, found: Verification, model: str = "measured", cure: str = SMALLER_EPS
+) -> None:
     """What running both models showed."""
     if found.unverified:
         line(out, f"NOT VERIFIED: {found.unverified}")
@@ -145,7 +167,7 @@ def show_verification(out: Console, found: Verification) -> None:
     relative = "n/a (constant output)" if found.relative_l2 is None else f"{found.relative_l2:.3g}"
     line(
         out,
-        f"measured    relative L2 {relative}, max {found.max_abs_error:.3g}, "
+        f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
         f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {found.source}, "
         f"{found.engine})",
     )
@@ -154,7 +176,7 @@ def show_verification(out: Console, found: Verification) -> None:
     if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
         line(
             out,
-            f"The outputs changed by more than {LARGE_ERROR:.0%}: optimize with a smaller --eps, "
+            f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}, "
             "or with the inputs the model really sees (--data or --input-range).",
         )
 

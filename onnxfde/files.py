@@ -33,6 +33,8 @@ from onnxfde.graph import (
 CHUNK = 1 << 20
 ALIGNMENT = 64
 SMALL = 1024
+ORT_MARK = b"ORTM"
+"""Bytes 4 to 8 of a file in onnxruntime's own format."""
 
 
 def sha256(path: Path) -> str:
@@ -53,6 +55,8 @@ def read_model(path: Path) -> ModelProto:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
     if not raw:
         raise ModelError(f"{path} is empty")
+    if raw[4:8] == ORT_MARK:
+        raise ModelError(f"{path} is in onnxruntime's own format; give the .onnx it was made from")
     try:
         model = ModelProto.FromString(raw)
     except DecodeError:

@@ -17,7 +17,9 @@ import numpy.typing as npt
 import onnx
 import onnx.numpy_helper
 import onnx.shape_inference
+import onnx.version_converter
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx.shape_inference import InferenceError as ShapeError
 
 from onnxfde.errors import ModelError, RuntimeUnavailable
 
@@ -27,6 +29,7 @@ __all__ = [
     "GraphProto",
     "ModelProto",
     "NodeProto",
+    "ShapeError",
     "TensorProto",
     "ValueInfoProto",
 ]
@@ -77,6 +80,23 @@ def copy_of(model: ModelProto) -> ModelProto:
     copy = ModelProto()
     copy.CopyFrom(model)
     return copy
+
+
+def complete_copy(model: ModelProto, folder: Path | None) -> ModelProto:
+    """An independent copy that holds the weights which lie outside."""
+    copy = copy_of(model)
+    for tensor in external_tensors(copy):
+        tensor.CopyFrom(make_tensor(tensor.name, to_array(tensor, folder)))
+    return copy
+
+
+def upgraded(model: ModelProto, opset: int) -> ModelProto:
+    """The same model in a newer version of onnx's operators."""
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except (RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"the model cannot be brought to opset {opset}: {first}") from None
 
 
 def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
@@ -365,9 +385,7 @@ def reference_runner(
     """Onnx's reference implementation of a model."""
     from onnx.reference import ReferenceEvaluator
 
-    complete = copy_of(model)
-    for tensor in external_tensors(complete):
-        tensor.CopyFrom(make_tensor(tensor.name, to_array(tensor, folder)))
+    complete = complete_copy(model, folder)
 
     def unavailable(error: BaseException) -> RuntimeUnavailable:
         first = str(error).strip().splitlines() or [type(error).__name__]

@@ -7,6 +7,8 @@ Starts: the blocks of the merge tree; those of twice as many without the ones th
 downhill (`descent`), the best ones further than the rest. Evidence, real inputs of the layer with
 the outputs it should have, then pulls the solution away from the Gaussian one, on nine tenths of
 its rows and only as far as the last tenth gains. What is accepted is the layer as it is stored.
+
+Where 8 bits are to follow, the objective's ridge is the error that they bring, `rounding_noise`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from onnxfde.polynomial import FloatArray, Layer, cast
 from onnxfde.quotients import balanced, refit, ridged_gram, squared
 from onnxfde.spectrum import eigen_neurons, lower_bounds
 
+VALUE_STEPS, WEIGHT_STEPS, MOST_RIDGE = 255, 64, 0.01
 RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 MOST_UNKNOWNS = 500
 FEW_STARTS = 2
@@ -75,6 +78,8 @@ class Minimal:
     budget: Budget
     evidence: Evidence | None = None
     seed: int = 0
+    int8: bool = False
+    """Whether the hidden values will be rounded to 8 bits."""
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
@@ -278,7 +283,8 @@ class Minimal:
         """The layer of these neurons as it reads back from the file, V′ fitted to rounded U′."""
         metric, layer = self.budget.metric, self.budget.layer
         start = Layer(metric.unwhiten(fit.rows), fit.outgoing, layer.offset)
-        incoming = cast(balanced(start, self.budget.original, metric).incoming, self.budget.dtype)
+        even = balanced(start, self.budget.original, metric, exact=False)
+        incoming = cast(even.incoming, self.budget.dtype)
         if not np.isfinite(incoming).all():
             return Reduced(Layer(incoming, fit.outgoing, layer.offset), (), np.inf)
         rows = metric.whiten(incoming)
@@ -305,6 +311,23 @@ class Minimal:
         """Whether a matrix of all unknowns of U′ is worth it."""
         return count * (self.budget.layer.inputs + 1) <= MOST_UNKNOWNS
 
-    @property
+    @cached_property
     def _ridge(self) -> float:
-        return RIDGES[np.dtype(self.budget.dtype).name]
+        """What the stored dtype needs, or the variance of a rounding to 8 bits."""
+        if not self.int8:
+            return RIDGES[np.dtype(self.budget.dtype).name]
+        return min(rounding_noise(self.budget.layer, self.budget.samples), MOST_RIDGE)
+
+
+def rounding_noise(layer: Layer, x: FloatArray) -> float:
+    """The variance of a hidden value h = (w·x + b)² of mean 1 when it and w are rounded.
+
+    (R/255)²/12 + 4·E[h]·(max|w|/64)²/12·E‖x‖² / E[h]²          R: the range of h
+    """
+    hidden = (x @ layer.incoming[:, :-1].T + layer.incoming[:, -1]) ** 2
+    mean = hidden.mean(axis=0)
+    mean[mean == 0] = 1.0
+    reach = float(np.max(hidden / mean))
+    step = np.abs(layer.incoming[:, :-1]).max(axis=1) / WEIGHT_STEPS
+    length = float(np.sum(x**2)) / len(x)
+    return (reach / VALUE_STEPS) ** 2 / 12 + float(np.median(step**2 / mean)) * length / 3

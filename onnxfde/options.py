@@ -9,6 +9,7 @@ Quotient = Literal["minimal", "refit", "single", "exact"]
 Relation = Literal["forward", "backward"]
 Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
+Int8 = Literal["dynamic", "static"]
 
 Tell = Callable[[int, int], None]
 """Hears how much of some work is done: steps done, and steps in all."""

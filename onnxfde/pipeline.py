@@ -1,5 +1,7 @@
 """file → layers → fewer neurons → graph edit → affine maps folded → certificate → comparison.
 
+Then, if asked for, 8 bits and a comparison again.
+
 `optimize` a model, and `verify` one against another.
 """
 
@@ -9,20 +11,22 @@ import bisect
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from onnxfde import __version__, files
+from onnxfde import __version__, files, ortformat
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.certificate import Certificate, Proof
 from onnxfde.errors import DataError
 from onnxfde.graph import ROUNDOFF, Graph, ModelProto, check, copy_of
-from onnxfde.inputs import Array, Range, input_specs
+from onnxfde.inputs import Array, Range, Samples, input_specs
 from onnxfde.inspection import why_nothing
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_RANGE,
     DEFAULT_SEED,
+    Int8,
     Linkage,
     Norm,
     Quotient,
@@ -34,13 +38,52 @@ from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.probe import Probe
 from onnxfde.provenance import is_own_work, stamp
-from onnxfde.report import Change, Report
+from onnxfde.quantization import check_options, quantize, refuse, small_weights
+from onnxfde.report import Change, Quantized, Report
 from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.verification import Verification, compare, require_equal
 
 SMALLER = (*(2.0 ** (-k / 2) for k in range(1, 48)), 0.0)
 """What ε is multiplied with until a limit on the certified error is kept."""
+
+
+class Compared(NamedTuple):
+    """What running a model beside the original showed, and the outputs of both."""
+
+    verification: Verification
+    before: list[Array]
+    after: list[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Runs models beside the original, all on the same inputs."""
+
+    original: Graph
+    probe: Probe
+    wanted: bool
+    work: Work
+
+    @cached_property
+    def samples(self) -> Samples | str:
+        """What to run them on, or why they are not run."""
+        if not self.wanted:
+            return "verification was switched off"
+        try:
+            return verification_samples(self.original, self.probe)
+        except DataError as reason:
+            return str(reason)
+
+    def of(self, model: ModelProto) -> Compared:
+        """Check a model, and run it."""
+        check(model, "the result")
+        if isinstance(self.samples, str):
+            return Compared(Verification(unverified=self.samples), [], [])
+        self.work.say("comparing with the original")
+        with self.work.timed("verify"):
+            graph = Graph(model, self.original.folder)
+            return Compared(*compare(self.original, graph, self.samples, self.work.tick))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +93,24 @@ class Result:
     model: ModelProto
     report: Report
     source: Source
+    trial: Trial
 
     def save(self, path: str | Path) -> Report:
-        """Write the model (a copy of the input if nothing changed); returns the finished report."""
-        target, start = Path(path), time.perf_counter()
-        if self.report.changed or self.source.path is None:
+        """Write the model (a copy of the input if nothing changed); returns the finished report.
+
+        A name that ends in .ort asks for onnxruntime's own format.
+        """
+        target, start, report = Path(path), time.perf_counter(), self.report
+        if ortformat.wanted(target):
+            graph, samples = Graph(self.model, self.source.graph.folder), self.trial.samples
+            ortformat.save(graph, target, None if isinstance(samples, str) else samples)
+            report = replace(report, bytes=Change(report.bytes.before, target.stat().st_size))
+        elif report.changed or self.source.path is None:
             files.save(self.model, target, self.source.graph, self.source.path)
         else:
             files.copy_unchanged(self.model, self.source.path, target)
-        seconds = {**self.report.seconds, "save": time.perf_counter() - start}
-        return replace(self.report, output_sha256=files.sha256(target), seconds=seconds)
+        seconds = {**report.seconds, "save": time.perf_counter() - start}
+        return replace(report, output_sha256=files.sha256(target), seconds=seconds)
 
 
 def optimize(
@@ -82,6 +133,7 @@ def optimize(
     verify: bool = True,
     certify: bool | None = None,
     max_certified_error: float | None = None,
+    int8: Int8 | None = None,
     force: bool = False,
     work: Work | None = None,
 ) -> Result:
@@ -89,7 +141,7 @@ def optimize(
 
     The change of every output is certified for all inputs in the range, else in that of the data,
     when that is cheap, or `certify` is true; with `max_certified_error` as much is merged as keeps
-    it below.
+    it below. `int8` rounds weights and values to 8 bits afterwards.
 
     >>> from onnxfde.demo import demo_data, demo_model
     >>> result = optimize(demo_model(), eps=0.1, data=demo_data())
@@ -110,27 +162,60 @@ def optimize(
         layers=tuple(layers),
         skip=tuple(skip),
         seed=seed,
+        int8=int8,
     )
-    proof = Proof.asked(certify, max_certified_error)
+    check_options(int8, data, certify, max_certified_error)
+    proof = Proof.asked(False if int8 else certify, max_certified_error)
     work = work or Work()
     with work.timed("load"):
         source = open_model(model)
         probe, data_hash = open_data(source.graph, data, input_range or DEFAULT_RANGE)
         probe = replace(probe, box_given=input_range is not None)
+        trial = Trial(source.graph, probe, verify, work)
     settings = {**asdict(merge), "data": data_hash, "input_range": list(probe.limits)}
     if max_certified_error is not None:
         settings["max_certified_error"] = [max_certified_error, probe.box_given]
     if not force and is_own_work(source.graph, settings):
-        return untouched(source, settings, work, "onnxfde made it with these settings before")
+        return untouched(source, settings, trial, "onnxfde made it with these settings before")
+    if int8:
+        refuse(source.graph)
     result, certificate = proven(source.graph, merge, probe, proof, work)
-    if not result.changed:
+    if result.changed:
+        compared = trial.of(result.model)
+        hold_to_promise(result, merge, trial, compared)
+        certificate = certificate and certificate.beside(compared.before, compared.after)
+        done = finished(source, result, settings, trial, compared.verification, certificate)
+    else:
         reason = why_nothing(source.graph, result)
         if certificate is not None:
             reason = f"nothing merges within --max-certified-error {proof.limit:g}"
-        return untouched(source, settings, work, reason, result)
-    verification, old, new = verified(source, result, probe, merge, work, verify)
-    certificate = certificate and certificate.beside(old, new)
-    return finished(source, result, settings, work, verification, certificate)
+        done = untouched(source, settings, trial, reason, result)
+    return in_8_bits(done, int8) if int8 else done
+
+
+def in_8_bits(done: Result, mode: Int8) -> Result:
+    """A result in 8 bits, compared with the original again."""
+    trial, before = done.trial, done.report
+    trial.work.say("rounding to 8 bits")
+    with trial.work.timed("int8"):
+        folder = trial.original.folder
+        model = quantize(Graph(done.model, folder), mode, trial.probe.data)
+        graph = stamped(model, folder, before.settings)
+    found = Quantized(
+        mode=mode,
+        weights=small_weights(model),
+        bytes=Change(before.bytes.after, stored_bytes(graph)),
+        merged=before.verification,
+        unmerged=before.unchanged,
+    )
+    report = replace(
+        before,
+        bytes=Change(before.bytes.before, found.bytes.after),
+        verification=trial.of(graph.model).verification,
+        int8=found,
+        unchanged=None,
+    )
+    return replace(done, model=graph.model, report=report)
 
 
 def passes(graph: Graph, merge: MergeNeurons, probe: Probe, work: Work) -> PassResult:
@@ -176,31 +261,18 @@ def proven(
     return tries[SMALLER[at]]
 
 
-def verified(
-    source: Source, result: PassResult, probe: Probe, merge: MergeNeurons, work: Work, wanted: bool
-) -> tuple[Verification, list[Array], list[Array]]:
-    """Check the result, run it beside the original, and hold it to what was promised."""
-    check(result.model, "the result")
-    if not wanted:
-        return Verification(unverified="verification was switched off"), [], []
-    work.say("comparing with the original")
-    with work.timed("verify"):
-        try:
-            samples = verification_samples(source.graph, probe)
-        except DataError as reason:
-            return Verification(unverified=str(reason)), [], []
-        after = Graph(result.model, source.graph.folder)
-        verification, old, new = compare(source.graph, after, samples, work.tick)
-        changed = [layer for layer in result.layers if layer.changed]
-        if (
-            verification.unverified is None
-            and merge.semantics == "budget"
-            and all(map(lossless, changed))
-        ):
-            dtypes = {*(c.dtype for c in changed), *(f.dtype for f in result.folded)}
-            roundoff = max(ROUNDOFF[dtype] for dtype in dtypes)
-            require_equal(source.graph, samples, old, new, roundoff)
-    return verification, old, new
+def hold_to_promise(
+    result: PassResult, merge: MergeNeurons, trial: Trial, compared: Compared
+) -> None:
+    """Raise unless what was asked to stay equal up to rounding did."""
+    changed = [layer for layer in result.layers if layer.changed]
+    asked = merge.semantics == "budget" and all(map(lossless, changed))
+    if not asked or compared.verification.unverified or isinstance(trial.samples, str):
+        return
+    dtypes = {*(c.dtype for c in changed), *(f.dtype for f in result.folded)}
+    roundoff = max(ROUNDOFF[dtype] for dtype in dtypes)
+    with trial.work.timed("verify"):
+        require_equal(trial.original, trial.samples, *compared[1:], roundoff)
 
 
 def lossless(layer: LayerChange) -> bool:
@@ -208,39 +280,43 @@ def lossless(layer: LayerChange) -> bool:
     return layer.eps is not None and layer.eps < ROUNDING_STEPS * ROUNDOFF[layer.dtype]
 
 
+def stamped(model: ModelProto, folder: Path | None, settings: dict[str, Any]) -> Graph:
+    """A copy that says what made it."""
+    graph = Graph(copy_of(model), folder)
+    stamp(graph.model, graph, __version__, settings)
+    return graph
+
+
 def finished(
     source: Source,
     result: PassResult,
     settings: dict[str, Any],
-    work: Work,
+    trial: Trial,
     verification: Verification,
     certificate: Certificate | None,
 ) -> Result:
     """The result with its provenance and its report."""
-    model = copy_of(result.model)
-    graph = Graph(model, source.graph.folder)
-    stamp(model, graph, __version__, settings)
-    original = source.graph.model
+    graph, original = stamped(result.model, source.graph.folder, settings), source.graph.model
     report = Report(
         version=__version__,
         settings=settings,
         input_sha256=source.sha256,
-        parameters=Change(count_parameters(original), count_parameters(model, original)),
+        parameters=Change(count_parameters(original), count_parameters(graph.model, original)),
         bytes=Change(source.bytes, stored_bytes(graph)),
         layers=result.layers,
         folded=result.folded,
         refused=result.refused,
         verification=verification,
         certificate=certificate,
-        seconds=work.seconds,
+        seconds=trial.work.seconds,
     )
-    return Result(model, report, source)
+    return Result(graph.model, report, source, trial)
 
 
 def untouched(
     source: Source,
     settings: dict[str, Any],
-    work: Work,
+    trial: Trial,
     reason: str,
     result: PassResult | None = None,
 ) -> Result:
@@ -255,10 +331,10 @@ def untouched(
         bytes=Change(source.bytes, source.bytes),
         layers=result.layers if result else (),
         refused=result.refused if result else (),
-        seconds=work.seconds,
+        seconds=trial.work.seconds,
         unchanged=reason,
     )
-    return Result(copy_of(model), report, source)
+    return Result(copy_of(model), report, source, trial)
 
 
 def verify(

@@ -9,9 +9,10 @@ import hashlib
 import json
 from typing import Any
 
-from onnxfde.graph import FLOATS, Graph, ModelProto, keyed_tensors, to_array
+from onnxfde.graph import FLOATS, Graph, ModelProto, TensorProto, keyed_tensors, to_array
 
 PREFIX = "onnxfde."
+WEIGHTS = (*FLOATS, TensorProto.UINT8, TensorProto.INT8)
 
 
 def stamp(model: ModelProto, graph: Graph, version: str, settings: dict[str, Any]) -> None:
@@ -37,10 +38,10 @@ def as_text(settings: dict[str, Any]) -> str:
 
 
 def weights_hash(graph: Graph) -> str:
-    """A hash of every floating-point tensor that the model stores."""
+    """A hash of every tensor that may be a weight."""
     digest = hashlib.sha256()
     for key, tensor in keyed_tensors(graph.model):
-        if tensor.data_type in FLOATS:
+        if tensor.data_type in WEIGHTS:
             digest.update(f"{key} {list(tensor.dims)}".encode())
             digest.update(to_array(tensor, graph.folder).tobytes())
     return digest.hexdigest()

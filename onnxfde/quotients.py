@@ -6,7 +6,7 @@
     refit    V′ and c′ by least squares, so that the whole layer is closest to the original in the
              metric; the smallest correction to what it starts from
 
-The scale of a neuron is free (u → αu, V → V/α²): `balanced` splits it between u and V.
+The scale of a neuron is free (u → αu, V → V/α²): `balanced` chooses it.
 """
 
 from __future__ import annotations
@@ -124,21 +124,26 @@ def ridged_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
     return kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(len(rows))
 
 
-def balanced(layer: Layer, original: Layer, metric: Metric) -> Layer:
-    """Split each neuron's scale between u and V, but let no hidden value outgrow the original's.
+def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) -> Layer:
+    """Choose the scale of each neuron, but let no hidden value outgrow the original's.
 
-    Powers of two only: nothing is rounded.
+    All of 8 bits serve a hidden value that is as large as the others, and none outgrows them that
+    matters less: E[h_r] ∝ (‖V_r‖·E[h_r])^¼. One factor for all evens the largest weights in U and
+    V. `exact` takes the nearest powers of two: nothing is rounded.
     """
-    rows = np.abs(layer.incoming).max(axis=1)
-    columns = np.abs(layer.outgoing).max(axis=0, initial=0.0)
     size = squared(metric.whiten(layer.incoming))
+    part = np.linalg.norm(layer.outgoing, axis=0) * size
     largest = squared(metric.whiten(original.incoming)).max()
-    live = (rows > 0) & (columns > 0) & (size > 0)
-    even = np.divide(columns, rows, out=np.ones_like(rows), where=live) ** (1 / 3)
-    most = np.sqrt(np.divide(largest, size, out=np.ones_like(rows), where=live))
-    exponent = np.minimum(np.round(np.log2(even)), np.floor(np.log2(most))).astype(int)
-    return Layer(
-        np.ldexp(layer.incoming, exponent[:, None]),
-        np.ldexp(layer.outgoing, -2 * exponent),
-        layer.offset,
-    )
+    live = part > 0
+    if not live.any():
+        return layer
+    size, part = np.where(live, size, 1.0), np.where(live, part, 1.0)
+    most = np.sqrt(largest / size)
+    scale = part ** (1 / 8) / np.sqrt(size)
+    rows = np.abs(layer.incoming * scale[:, None])[live].max()
+    columns = np.abs(layer.outgoing / scale**2)[:, live].max()
+    scale *= min((columns / rows) ** (1 / 3), np.min((most / scale)[live]))
+    if exact:
+        scale = np.exp2(np.minimum(np.round(np.log2(scale)), np.floor(np.log2(most))))
+    scale[~live] = 1.0
+    return Layer(layer.incoming * scale[:, None], layer.outgoing / scale**2, layer.offset)

@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from onnxfde.certificate import Certificate
+from onnxfde.options import Int8
 from onnxfde.passes.base import Fold, LayerChange
 from onnxfde.pattern import Refusal
 from onnxfde.verification import Verification
 
 SCHEMA = 1
-STAGES = ("load", "match", "partition", "quotient", "fold", "certify", "verify", "save")
+STAGES = (
+    "load", "match", "partition", "quotient", "fold", "certify", "int8", "verify", "save",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,21 @@ class Change:
 
     before: int
     after: int
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """What rounding to 8 bits did."""
+
+    mode: Int8
+    weights: int
+    """How many are stored in 8 bits."""
+    bytes: Change
+    """Of the model in floating point, and in 8 bits."""
+    merged: Verification | None
+    """The merged model before it, beside the original; None if nothing was merged."""
+    unmerged: str | None
+    """Why nothing was merged, if nothing was."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +55,15 @@ class Report:
     refused: tuple[Refusal, ...] = ()
     verification: Verification | None = None
     certificate: Certificate | None = None
+    int8: Quantized | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     output_sha256: str | None = None
     unchanged: str | None = None
-    """Why the output is the input, if it is."""
+    """Why the output is the input (or that in another format), if it is."""
 
     @property
     def changed(self) -> bool:
-        """Whether anything was merged."""
+        """Whether anything was merged, or rounded to 8 bits."""
         return self.unchanged is None
 
     @property
@@ -72,6 +91,7 @@ class Report:
             "refused": [asdict(refusal) for refusal in self.refused],
             "verification": asdict(self.verification) if self.verification else None,
             "certificate": asdict(self.certificate) if self.certificate else None,
+            "int8": asdict(self.int8) if self.int8 else None,
             "unchanged": self.unchanged,
             "seconds": {stage: round(self.seconds.get(stage, 0.0), 6) for stage in STAGES},
         }

@@ -1,21 +1,32 @@
 """The only door to onnxruntime; onnx.reference where it cannot run a model.
 
 Telemetry is switched off before the import: onnxruntime would start a thread for it otherwise.
+
+8 bits: values are uint8, weights int8 with a scale for each output channel, and weights use half of
+their range: two products of a full range overflow the 16 bits in which onnxruntime adds them on x86
+without VNNI, so that one file would compute different things there and on ARM. (Unsigned weights do
+not, but take half as many instructions again on ARM without dot products.) Static ranges leave Mul,
+and what Gemm and MatMul put out, in floating point: a square is not rounded twice.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.errors import RuntimeUnavailable
-from onnxfde.graph import ModelProto, reference_runner
+from onnxfde.errors import ModelError, RuntimeUnavailable
+from onnxfde.graph import REFERENCE_ERRORS, ModelProto, ShapeError, reference_runner
 from onnxfde.inputs import InputSpec, Samples
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -27,12 +38,16 @@ Array = npt.NDArray[Any]
 Run = Callable[[dict[str, Array]], list[Array]]
 Tick = Callable[[], None]
 LOG_ERRORS_ONLY = 4
+FOR_ONE_PROCESSOR = ["NchwcTransformer"]
+"""Optimizations that must not be stored in a file: their operators run on x86 only."""
+FLOAT_OUTPUT = ["Gemm", "MatMul"]
 
 ORT_ERRORS = tuple(
     kind
     for kind in vars(ort_errors).values()
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
+QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, *ORT_ERRORS)
 
 
 def no_tick() -> None:
@@ -60,15 +75,26 @@ def load(model: ModelProto, folder: Path | None) -> Runner:
 
 def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
     """A session on the CPU."""
+    return started(model.SerializeToString(), session_options(folder))
+
+
+def session_options(folder: Path | None = None) -> Any:
+    """Quiet, and with external weights in `folder`."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_ERRORS_ONLY
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(key, str(folder.resolve()))
+    return options
+
+
+def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> Run:
+    """A session for a model in either format, `without` some optimizations."""
     try:
-        raw = model.SerializeToString()
-        session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            raw, options, ["CPUExecutionProvider"], disabled_optimizers=list(without)
+        )
     except ORT_ERRORS as error:
         raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
 
@@ -79,6 +105,76 @@ def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
             raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
 
     return run
+
+
+def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runner, Runner]:
+    """Write a model in onnxruntime's own format; returns it as it was and as it reads back."""
+    options = session_options(folder)
+    options.optimized_model_filepath = str(target)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR)
+    after = started(target.read_bytes(), session_options())
+    return Runner(before, "onnxruntime"), Runner(after, "onnxruntime")
+
+
+def quantized(
+    model: ModelProto, feeds: Iterator[dict[str, Array]] | None, without: Sequence[str]
+) -> ModelProto:
+    """A model in 8 bits, `without` some nodes.
+
+    The ranges of its values are those on `feeds`, or found in each run.
+    """
+    from onnxruntime import quantization
+
+    kinds = quantization.QuantType
+    common = {
+        "per_channel": True,
+        "reduce_range": True,
+        "weight_type": kinds.QInt8,
+        "nodes_to_exclude": list(without),
+    }
+    with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder, quiet():
+        target = Path(folder) / "int8.onnx"
+        try:
+            if feeds is None:
+                quantization.quantize_dynamic(model, target, **common)
+            else:
+                quantization.quantize_static(
+                    model,
+                    target,
+                    SimpleNamespace(get_next=partial(next, feeds, None)),
+                    op_types_to_quantize=quantized_operators(),
+                    activation_type=kinds.QUInt8,
+                    extra_options={"OpTypesToExcludeOutputQuantization": FLOAT_OUTPUT},
+                    **common,
+                )
+        except QUANTIZER_ERRORS as error:
+            raise ModelError(f"onnxruntime cannot make it int8: {one_line(error)}") from None
+        return ModelProto.FromString(target.read_bytes())
+
+
+def quantized_operators() -> list[str]:
+    """All that onnxruntime knows to quantize, but for Mul."""
+    from onnxruntime.quantization import registry
+
+    return sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry} - {"Mul"})
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hear nothing of what onnxruntime's Python code logs, which it does to the root logger."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+
+    def foreign(record: logging.LogRecord) -> bool:
+        return "onnxruntime" not in Path(record.pathname).parts
+
+    root.addHandler(handler)
+    root.addFilter(foreign)
+    try:
+        yield
+    finally:
+        root.removeFilter(foreign)
+        root.removeHandler(handler)
 
 
 def one_line(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from onnxfde.minimal import Minimal
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_SEED,
+    Int8,
     Linkage,
     Norm,
     Quotient,
@@ -96,6 +97,8 @@ class MergeNeurons:
     """Only layers whose name matches one of these globs."""
     skip: tuple[str, ...] = ()
     """Not the layers whose name matches one of these globs."""
+    int8: Int8 | None = None
+    """How values will be rounded to 8 bits: minimal then avoids large weights that cancel."""
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense, alone or together."""
@@ -252,7 +255,9 @@ class MergeNeurons:
     ) -> Budget | Minimal:
         """The search for fewer neurons in one layer."""
         budget = budget_search(match, inputs, self.quotient_used != "single", tell)
-        return Minimal(budget, evidence, self.seed) if self.quotient_used == "minimal" else budget
+        if self.quotient_used != "minimal":
+            return budget
+        return Minimal(budget, evidence, self.seed, self.int8 is not None)
 
     def threshold(self, match: Match, inputs: LayerInputs, work: Work) -> Outcome:
         """One quotient for each block of the ε-partition."""
@@ -309,6 +314,7 @@ CHOICES = {
     "relation": Relation,
     "norm": Norm,
     "linkage": Linkage,
+    "int8": Int8,
 }
 PAPER_DEFAULTS = ("forward", "sum", "closure")
 

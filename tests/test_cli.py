@@ -87,7 +87,7 @@ def test_the_report_has_every_documented_field(tmp_path: Path) -> None:
     assert 0 < verification["relative_l2"] < 0.13
     assert {"max_abs_error", "mean_abs_error", "mse", "source"} <= verification.keys()
     assert list(found["seconds"]) == [
-        "load", "match", "partition", "quotient", "fold", "certify", "verify", "save",
+        "load", "match", "partition", "quotient", "fold", "certify", "int8", "verify", "save",
     ]  # fmt: skip
     certificate = found["certificate"]
     assert certificate["box"] == "range of the data"

@@ -1,0 +1,440 @@
+"""8 bits: integer kernels, nothing lost around them, and neurons merged with a view to it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx.external_data_helper import convert_model_to_external_data
+from typer.testing import CliRunner
+
+import onnxfde
+from onnxfde.cli import app
+from onnxfde.demo import demo_data, demo_model
+from onnxfde.errors import ModelError, UsageError
+from onnxfde.graph import Graph
+from onnxfde.metric import Metric
+from onnxfde.minimal import rounding_noise
+from onnxfde.options import Int8
+from onnxfde.polynomial import FloatArray, Layer
+from onnxfde.quantization import CALIBRATION_ROWS, quantize
+from onnxfde.quotients import balanced
+from tests.models import Array, build, mlp, twins
+from tests.strategies import layers
+
+MODES: tuple[Int8, ...] = ("dynamic", "static")
+RNG = np.random.default_rng(0)
+ROWS = {"x": RNG.uniform(-1, 1, (600, 8)).astype(np.float32)}
+BIG = twins(distinct=20, copies=2, inputs=8, outputs=30)
+
+
+def weights(*shape: int, dtype: Any = np.float32) -> Array:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)
+
+
+def kernels(model: onnx.ModelProto, tmp_path: Path) -> Counter[str]:
+    """The operators that onnxruntime runs."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    nodes = onnx.load(tmp_path / "optimized.onnx").graph.node
+    return Counter(node.op_type for node in nodes)
+
+
+def relative(found: onnxfde.Verification | None) -> float:
+    assert found is not None
+    assert found.relative_l2 is not None
+    return found.relative_l2
+
+
+@pytest.mark.parametrize(
+    ("mode", "kernel"), [("dynamic", "DynamicQuantizeMatMul"), ("static", "QGemm")]
+)
+def test_onnxruntime_runs_integer_kernels(mode: Int8, kernel: str, tmp_path: Path) -> None:
+    result = onnxfde.optimize(mlp(*BIG), 0, data=ROWS, int8=mode)
+    found = kernels(result.model, tmp_path)
+    assert found[kernel] == 2
+    assert not {"Gemm", "MatMul"} & found.keys()
+    assert relative(result.report.verification) < 0.03
+
+
+def test_convolutions_become_integer_convolutions(tmp_path: Path) -> None:
+    model = build(
+        "a = Conv (x, W, b) s = Mul(a, a) f = Flatten(s) y = Gemm <transB = 1> (f, V, c)",
+        inputs="float[2,3,6,6] x",
+        outputs="float[2,2] y",
+        W=weights(8, 3, 3, 3),
+        b=weights(8),
+        V=weights(2, 128),
+        c=weights(2),
+    )
+    data = {"x": RNG.uniform(0, 1, (64, 3, 6, 6)).astype(np.float32)}
+    for mode, kernel in (("dynamic", "ConvInteger"), ("static", "QLinearConv")):
+        result = onnxfde.optimize(model, data=data, int8=mode)  # type: ignore[arg-type]
+        assert kernels(result.model, tmp_path)[kernel] == 1
+        assert relative(result.report.verification) < 0.05
+
+
+def test_weights_do_not_saturate_on_any_processor() -> None:
+    """The kernels for AVX2 add 255·127 + 255·127 in 16 bits; 255·64 + 255·64 fits."""
+    ones = np.full((4, 8), 1.0, np.float32)
+    model = build(
+        "y = Gemm <transB = 1> (x, W)", inputs="float[N,8] x", outputs="float[N,4] y", W=ones
+    )
+    result = onnxfde.optimize(
+        model, data={"x": np.ones((4, 8)) * [[1], [0], [1], [1]]}, int8="static"
+    )
+    assert relative(result.report.verification) < 0.01
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_report_tells_the_merged_model_from_the_one_in_8_bits(mode: Int8) -> None:
+    report = onnxfde.optimize(demo_model(), 0.1, data=demo_data(), int8=mode).report
+    found = report.int8
+    assert found is not None
+    assert (found.mode, found.weights, found.unmerged) == (mode, 2, None)
+    assert found.bytes.after == report.bytes.after
+    assert report.bytes.before == demo_model().stat().st_size
+    assert relative(found.merged) < relative(report.verification) < 0.1
+    assert report.parameters.after == report.layers[0].parameters_after
+    assert report.certificate is None
+    assert report.seconds["int8"] > 0
+    assert report.to_dict()["int8"]["merged"]["metric"] == "MSE"
+
+
+def test_a_model_without_data_can_be_dynamic() -> None:
+    report = onnxfde.optimize(mlp(*BIG), 0, int8="dynamic").report
+    assert report.int8 is not None
+    assert relative(report.int8.merged) < 1e-5
+    assert relative(report.verification) < 0.03
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_metadata_and_names_survive_and_the_same_again_is_a_copy(
+    mode: Int8, tmp_path: Path
+) -> None:
+    model = mlp(*BIG)
+    model.metadata_props.add(key="author", value="someone")
+    model.producer_name, model.doc_string = "a tool", "a text"
+    onnx.save(model, tmp_path / "in.onnx")
+    out, again = tmp_path / "out.onnx", tmp_path / "again.onnx"
+    onnxfde.optimize(tmp_path / "in.onnx", 0, data=ROWS, int8=mode).save(out)
+    written = onnx.load(out)
+    assert (written.producer_name, written.doc_string) == ("a tool", "a text")
+    keys = {e.key for e in written.metadata_props}
+    assert keys == {"author", "onnxfde.version", "onnxfde.settings", "onnxfde.weights"}
+    assert written.graph.input == model.graph.input
+    assert written.graph.output == model.graph.output
+    report = onnxfde.optimize(out, 0, data=ROWS, int8=mode).save(again)
+    assert report.unchanged == "onnxfde made it with these settings before"
+    assert again.read_bytes() == out.read_bytes()
+    edited = next(t for t in written.graph.initializer if t.data_type == t.INT8 and len(t.dims) > 1)
+    edited.raw_data = bytes(reversed(edited.raw_data))
+    with pytest.raises(ModelError, match="quantized already"):
+        onnxfde.optimize(written, 0, data=ROWS, int8=mode)
+
+
+def test_8_bits_alone_say_why_nothing_was_merged(tmp_path: Path) -> None:
+    onnx.save(mlp(*BIG), tmp_path / "in.onnx")
+    files = [str(tmp_path / "in.onnx"), str(tmp_path / "out.onnx")]
+    done = CliRunner().invoke(app, ["optimize", *files, "--int8", "dynamic", "--skip", "*"])
+    assert done.exit_code == 0
+    assert "not merged  no layer is selected" in done.stdout
+    assert "int8        dynamic, 2 weights; bytes" in done.stdout
+    assert f"written to  {files[1]}" in done.stdout
+    assert (tmp_path / "out.onnx").stat().st_size < (tmp_path / "in.onnx").stat().st_size
+
+
+def test_the_printed_report_shows_both_errors(tmp_path: Path) -> None:
+    args = ["optimize", str(demo_model()), str(tmp_path / "o.onnx"), "--data", str(demo_data())]
+    done = CliRunner().invoke(app, [*args, "--int8", "dynamic"])
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("merged", "measured"))]
+    assert [line.split()[:3] for line in lines] == [
+        ["merged", "relative", "L2"],
+        ["measured", "relative", "L2"],
+    ]
+    assert done.stdout.count("MSE  ") == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_external_weights_stay_external(mode: Int8, tmp_path: Path) -> None:
+    model = mlp(*twins(distinct=40, copies=2, inputs=8, outputs=50))
+    convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
+    (tmp_path / "in").mkdir()
+    onnx.save(model, tmp_path / "in" / "in.onnx")
+    out = tmp_path / "out.onnx"
+    report = onnxfde.optimize(tmp_path / "in" / "in.onnx", 0, data=ROWS, int8=mode).save(out)
+    raw = onnx.load(out, load_external_data=False)
+    outside = [t.name for t in raw.graph.initializer if t.data_location == t.EXTERNAL]
+    assert any("quantized" in name for name in outside)
+    found = onnxfde.verify(tmp_path / "in" / "in.onnx", out, data=ROWS)
+    assert relative(found) == pytest.approx(relative(report.verification), rel=1e-5)
+
+
+def test_weights_in_constants_and_behind_a_transpose_are_found() -> None:
+    text = (
+        "T = Transpose <perm = [1, 0]> (W) h = MatMul(x, T) s = Mul(h, h) "
+        "V = Constant <value = float[4,2] {1,2,3,4,5,6,7,8}> () y = MatMul(s, V)"
+    )
+    model = build(text, inputs="float[N,8] x", W=weights(4, 8))
+    report = onnxfde.optimize(model, data=ROWS, skip=("*",), int8="static").report
+    assert report.int8 is not None
+    assert report.int8.weights == 2
+    assert relative(report.verification) < 0.03
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_weight_on_the_left_stays_in_float32(mode: Int8) -> None:
+    text = "h = MatMul(W, x) s = Mul(h, h) g = MatMul(V, s) "
+    parts: dict[str, Any] = {"W": weights(6, 8), "V": weights(4, 6), "inputs": "float[8,5] x"}
+    model = build(text + "y = MatMul(g, U)", outputs="float[4,3] y", U=weights(5, 3), **parts)
+    data = {"x": RNG.uniform(-1, 1, (100, 8, 5)).astype(np.float32)}
+    report = onnxfde.optimize(model, 0, data=data, int8=mode).report
+    assert report.int8 is not None
+    assert report.int8.weights == 1
+    assert relative(report.verification) < 0.03
+    plain = build(text + "y = Identity(g)", outputs="float[4,5] y", **parts)
+    with pytest.raises(ModelError, match="finds nothing to do"):
+        onnxfde.optimize(plain, 0, data=data, int8=mode)
+
+
+@pytest.mark.parametrize("opset", [7, 10, 11, 21])
+@pytest.mark.parametrize("mode", MODES)
+def test_any_opset_will_do(mode: Int8, opset: int) -> None:
+    w, b, v, c = BIG
+    model = build(
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c)",
+        inputs="float[N,8] x",
+        outputs="float[N,30] y",
+        opset=opset,
+        ir=10,
+        W=w,
+        b=b,
+        V=v,
+        c=c,
+    )
+    report = onnxfde.optimize(model, 0, data=ROWS, int8=mode).report
+    assert relative(report.verification) < 0.03
+
+
+def test_calibration_takes_some_hundred_rows_and_whole_batches() -> None:
+    seen = []
+    model = mlp(*BIG, batch="4")
+    samples = onnxfde.inputs.make_samples(
+        {"x": np.repeat(ROWS["x"], 10, axis=0)}, onnxfde.inputs.input_specs(Graph(model)), "test"
+    )
+    seen = [len(feeds["x"]) for feeds in samples.some(CALIBRATION_ROWS).feeds()]
+    assert set(seen) == {4}
+    assert 100 <= sum(seen) <= CALIBRATION_ROWS
+    assert quantize(Graph(model), "static", samples).graph.input[0].name == "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"int8": "static"}, "measures ranges on real inputs: give --data"),
+        ({"int8": "dynamic", "certify": True}, "--certify cannot hold for --int8"),
+        ({"int8": "dynamic", "max_certified_error": 1.0}, "--max-certified-error cannot hold"),
+        ({"int8": "4bit"}, "--int8 '4bit' is not one of dynamic, static"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        onnxfde.optimize(mlp(*BIG), **options)
+
+
+def test_a_certificate_may_be_declined() -> None:
+    assert onnxfde.optimize(mlp(*BIG), 0, int8="dynamic", certify=False).report.int8
+
+
+@pytest.mark.parametrize("kind", ["float16", "double"])
+def test_other_types_are_refused(kind: str) -> None:
+    dtype = np.float16 if kind == "float16" else np.float64
+    model = build(
+        "y = MatMul(x, W)",
+        inputs=f"{kind}[N,3] x",
+        outputs=f"{kind}[N,2] y",
+        W=weights(3, 2, dtype=dtype),
+    )
+    with pytest.raises(ModelError, match=f"convert the model, which has {np.dtype(dtype).name}"):
+        onnxfde.optimize(model, int8="dynamic")
+
+
+def test_a_model_without_weights_is_refused() -> None:
+    model = build("y = Relu(x)", outputs="float[N,3] y")
+    with pytest.raises(ModelError, match="--int8 finds nothing to do: no Conv, Gemm or MatMul"):
+        onnxfde.optimize(model, int8="dynamic")
+
+
+def test_a_weight_that_is_an_input_is_refused() -> None:
+    model = build("y = MatMul(x, W)", inputs="float[N,3] x, float[3,2] W", W=weights(3, 2))
+    with pytest.raises(ModelError, match="'W' is an input of the model as well, remove it"):
+        onnxfde.optimize(model, int8="dynamic")
+
+
+def test_what_the_quantizer_cannot_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise ValueError("first line\nsecond line")
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", broken)
+    with pytest.raises(ModelError, match=r"^onnxruntime cannot make it int8: first line$"):
+        onnxfde.optimize(mlp(*BIG), 0, int8="dynamic")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_printed_or_left_behind(
+    mode: Int8,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    root = logging.getLogger()
+    before = (list(root.handlers), list(root.filters), root.level)
+    onnxfde.optimize(mlp(*BIG), 0, data=ROWS, int8=mode)
+    assert capfd.readouterr() == ("", "")
+    assert (root.handlers, root.filters, root.level) == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(model: object, target: Path, **options: object) -> None:
+        target.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        onnxfde.optimize(mlp(*BIG), 0, int8="dynamic")
+    assert not list(tmp_path.iterdir())
+
+
+def test_logging_of_others_is_heard(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def talking(*args: object, **options: object) -> None:
+        logging.getLogger().warning("not from onnxruntime")
+        raise ValueError("stop")
+
+    monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", talking)
+    with pytest.raises(ModelError):
+        onnxfde.optimize(mlp(*BIG), 0, int8="dynamic")
+    assert caplog.messages == ["not from onnxruntime"]
+
+
+def test_neurons_merged_for_8_bits_keep_their_error_in_8_bits() -> None:
+    """Without a view to it, weights of hundreds that cancel make the outputs useless."""
+    options: dict[str, Any] = {"neurons": 8, "data": demo_data()}
+    plain = onnxfde.optimize(demo_model(), **options).model
+    later = onnxfde.optimize(plain, skip=("*",), data=demo_data(), int8="static").model
+    naive = relative(onnxfde.verify(demo_model(), later, data=demo_data()))
+    report = onnxfde.optimize(demo_model(), **options, int8="static").report
+    assert report.int8 is not None
+    assert relative(report.int8.merged) < 0.03
+    assert relative(report.verification) < 0.05
+    assert relative(report.verification) < naive / 10
+
+
+def in_8_bits(a: FloatArray, axis: int | None) -> FloatArray:
+    """Rounded to 255 steps of the range, for each index of an axis or in all."""
+    others = None if axis is None else 1 - axis
+    low = np.minimum(a.min(axis=others, keepdims=True), 0)
+    step = np.maximum(a.max(axis=others, keepdims=True) - low, 1e-300) / 255
+    return np.asarray(np.round((a - low) / step) * step + low)
+
+
+def error_in_8_bits(layer: Layer, x: FloatArray) -> float:
+    """Of the outputs, with hidden values rounded together and V for each output."""
+    hidden = (x @ layer.incoming[:, :-1].T + layer.incoming[:, -1]) ** 2
+    rounded = in_8_bits(hidden, None) @ in_8_bits(layer.outgoing, 0).T
+    return float(np.linalg.norm(rounded - hidden @ layer.outgoing.T))
+
+
+def rescaled(layer: Layer, seed: int, most: int) -> Layer:
+    """The same function with other scales."""
+    powers = np.random.default_rng(seed).integers(-most, most + 1, layer.neurons)
+    return Layer(
+        np.ldexp(layer.incoming, powers[:, None]),
+        np.ldexp(layer.outgoing, -2 * powers),
+        layer.offset,
+    )
+
+
+@given(layers(), st.integers(0, 2**16))
+def test_balance_forgets_the_scales_it_was_given(layer: Layer, seed: int) -> None:
+    metric = Metric.plain(layer.inputs)
+    alive = layer.without_constants()
+    if not alive.neurons:
+        return
+    first, second = (
+        balanced(other, layer, metric, exact=False) for other in (alive, rescaled(alive, seed, 6))
+    )
+    np.testing.assert_allclose(first.incoming, second.incoming, rtol=1e-9, atol=0)
+    np.testing.assert_allclose(first.outgoing, second.outgoing, rtol=1e-9, atol=0)
+
+
+@given(layers(), st.booleans())
+def test_balance_changes_no_function_and_no_hidden_value_outgrows_the_original(
+    layer: Layer, exact: bool
+) -> None:
+    metric = Metric.plain(layer.inputs)
+    even = balanced(layer, layer, metric, exact)
+    x = np.random.default_rng(0).uniform(-1, 1, (20, layer.inputs))
+    scale = 1e-12 * layer.magnitude(x)
+    assert np.all(np.abs(even(x) - layer(x)) <= (0.0 if exact else scale))
+    before, after = (np.linalg.norm(a.incoming, axis=1).max() for a in (layer, even))
+    assert after <= before * (1 + 1e-12)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 24))
+def test_badly_scaled_layers_lose_less_in_8_bits_when_balanced(seed: int, neurons: int) -> None:
+    rng = np.random.default_rng(seed)
+    layer = Layer(rng.normal(size=(neurons, 6)), rng.normal(size=(3, neurons)), np.zeros(3))
+    bad = rescaled(layer, seed, 4)
+    x = rng.normal(size=(500, 5))
+    even = balanced(bad, bad, Metric.plain(5), exact=False)
+    least = error_in_8_bits(layer, x)
+    assert error_in_8_bits(even, x) <= max(1.1 * error_in_8_bits(bad, x), 2 * least)
+    assert error_in_8_bits(even, x) <= 2 * least
+
+
+@given(st.integers(0, 2**16))
+def test_balanced_weights_fit_float16(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    layer = Layer(rng.normal(size=(8, 6)), rng.normal(size=(3, 8)), np.zeros(3))
+    original = Layer(layer.incoming * 30, layer.outgoing / 900, layer.offset)
+    even = balanced(rescaled(layer, seed, 9), original, Metric.plain(5), exact=False)
+    stored = even.stored_as(np.float16)
+    assert stored.finite
+    x = rng.normal(size=(50, 5))
+    assert (x @ stored.incoming[:, :-1].T + stored.incoming[:, -1]).max() ** 2 < 65504
+    np.testing.assert_allclose(stored(x), layer(x), rtol=0, atol=0.01 * np.abs(layer(x)).max())
+
+
+@given(st.integers(0, 2**16))
+def test_the_noise_of_8_bits_is_foreseen(seed: int) -> None:
+    """Within a factor of three: the median over neurons stands for all, and errors vary."""
+    rng = np.random.default_rng(seed)
+    layer = Layer(rng.normal(size=(12, 21)), rng.normal(size=(3, 12)), np.zeros(3))
+    x = rng.normal(size=(400, 20))
+    step = np.abs(layer.incoming[:, :-1]).max(axis=1, keepdims=True) / 64
+    rounded = np.round(layer.incoming[:, :-1] / step) * step
+    both = (layer.incoming[:, :-1], rounded)
+    exact, hidden = ((x @ w.T + layer.incoming[:, -1]) ** 2 for w in both)
+    mean = exact.mean(axis=0)
+    noise = float(np.mean((in_8_bits(hidden / mean, None) - exact / mean) ** 2))
+    assert 1 / 3 <= rounding_noise(layer, x) / noise <= 3
