@@ -3,7 +3,7 @@
 `python -m benchmarks.latency` (extras `paper` and `plot`, the shared folder, and `onnxfde target
 setup arm64`) measures with `onnxfde.bench`, writes `results.json`, and from that `RESULTS.md` and
 `latency.png`. `--only 64-256-64,…` measures some networks again and keeps the others' results,
-`--report` only writes the tables and the plot.
+`--part cpu` or `--part arm` does some targets, `--report` only writes the tables and the plot.
 """
 
 from __future__ import annotations
@@ -25,32 +25,43 @@ SECONDS = 15.0
 TIMEOUT = 3600.0
 
 
-def measured(net: Net) -> dict[str, Any]:
-    """All variants on all targets; the processor here with one thread and with two."""
+PARTS = {"cpu": ((1, ("cpu",)), (2, ("cpu",))), "arm": ((1, ARM),)}
+"""Threads and targets; the processor here with one thread and with two."""
+
+
+def measured(net: Net, part: str, known: dict[str, Any]) -> dict[str, Any]:
+    """All variants on the targets of a part, beside what is known of the others."""
     files = variants(net)
     batches = BATCHES if net.free_batch else (1,)
-    places = []
-    for threads, targets in ((1, ("cpu",)), (2, ("cpu",)), (1, ARM)):
+    targets = dict(known.get("targets", {}))
+    for threads, names in PARTS[part]:
         found = onnxfde.bench(
             list(files.values()),
-            targets=targets,
+            targets=names,
             batches=batches,
             threads=threads,
             seconds=SECONDS,
             timeout=TIMEOUT,
         )
         content = json.loads(found.to_json())
-        places += [{**place, "threads": threads} for place in content["targets"]]
+        for place in content["targets"]:
+            targets[f"{place['target']}, {threads}"] = {**place, "threads": threads}
         models = content["models"]
     for name, model in zip(files, models, strict=True):
         model["file"] = name
-    return {"models": models, "targets": places}
+    return {"models": models, "targets": dict(sorted(targets.items(), key=order))}
+
+
+def order(entry: tuple[str, Any]) -> tuple[bool, str]:
+    """This machine first."""
+    return entry[1]["target"] != "cpu", entry[0]
 
 
 def main() -> None:
     """Measure, then write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="names of networks, with commas")
+    parser.add_argument("--part", choices=PARTS, help="only this machine, or only ARM")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -58,9 +69,10 @@ def main() -> None:
     for get in [] if options.report else nets():
         net = get()
         if not wanted or net.name in wanted:
-            print(f"measuring {net.name}", flush=True)
-            results[net.name] = measured(net)
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            for part in [options.part] if options.part else PARTS:
+                print(f"measuring {net.name}, {part}", flush=True)
+                results[net.name] = measured(net, part, results.get(net.name, {}))
+                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     report.write(results, FOLDER)
 
 

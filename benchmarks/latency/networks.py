@@ -90,12 +90,12 @@ def cryptonets() -> Net:
 def third_variant() -> Net:
     """The paper's deepest: glycolysis, four layers 7-120-7."""
     net = trained("GLY", 3, 0)
-    return Net("GLY, variant 3", net.path, {"data": {"x": net.rows.x_train[:TRAIN_IMAGES]}})
+    return Net("GLY-variant-3", net.path, {"data": {"x": net.rows.x_train[:TRAIN_IMAGES]}})
 
 
 def variants(net: Net) -> dict[str, Path]:
     """A network as it is, merged, pruned to as many nonzero weights, and in int8."""
-    folder = CACHE / net.name.replace(", ", "-").replace(" ", "-")
+    folder = CACHE / net.name
     folder.mkdir(parents=True, exist_ok=True)
     found = {"original": net.path}
     for share in SHARES:

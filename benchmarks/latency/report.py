@@ -35,7 +35,9 @@ def write(results: dict[str, Any], folder: Path) -> None:
 
 def machines(results: dict[str, Any]) -> str:
     """What was measured on."""
-    places = {p["machine"]: p["onnxruntime"] for r in results.values() for p in r["targets"]}
+    places = {
+        p["machine"]: p["onnxruntime"] for r in results.values() for p in r["targets"].values()
+    }
     return "Measured on: " + "; ".join(f"{m}, onnxruntime {v}" for m, v in places.items()) + "."
 
 
@@ -43,7 +45,7 @@ def columns(found: dict[str, Any]) -> list[tuple[dict[str, Any], int]]:
     """Every target with every batch size of a network."""
     return [
         (place, batch)
-        for place in found["targets"]
+        for place in found["targets"].values()
         for batch in sorted({r["batch"] for line in place["lines"] for r in line["latencies"]})
     ]
 
@@ -75,7 +77,9 @@ def cell(run: dict[str, Any]) -> str:
 
 def worst_difference(found: dict[str, Any], model: int) -> str:
     """The largest difference between ARM and here."""
-    lines = [place["lines"][model] for place in found["targets"] if place["target"] != "cpu"]
+    lines = [
+        place["lines"][model] for place in found["targets"].values() if place["target"] != "cpu"
+    ]
     return f"{max(run['difference'] for line in lines for run in line['latencies']):.1g}"
 
 
@@ -114,7 +118,7 @@ def findings(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     arm = [
         (model["file"], run)
         for found in results.values()
-        for place in found["targets"]
+        for place in found["targets"].values()
         if place["target"] != "cpu"
         for model, line in zip(found["models"], place["lines"], strict=True)
         for run in line["latencies"]
@@ -159,7 +163,7 @@ def points_of(
     found: dict[str, Any], kind: str, target: str, threads: int, batch: int
 ) -> Iterator[tuple[float, float]]:
     """Share of weights and speed-up of every variant of a kind."""
-    for place in found["targets"]:
+    for place in found["targets"].values():
         if (place["target"], place["threads"]) != (target, threads):
             continue
         for model, line in zip(found["models"], place["lines"], strict=True):
