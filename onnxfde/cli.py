@@ -8,16 +8,27 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from onnxfde import __version__
-from onnxfde.errors import OnnxfdeError, OptionError, UsageError
+from onnxfde.arguments import (
+    DataFile,
+    In,
+    InputRange,
+    Json,
+    Quiet,
+    Verbose,
+    parse_eps,
+    parse_share,
+    range_of,
+)
+from onnxfde.cli_bench import bench, targets
+from onnxfde.errors import OnnxfdeError, UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
-    DEFAULT_RANGE,
     Int8,
     Linkage,
     Norm,
@@ -25,10 +36,6 @@ from onnxfde.options import (
     Relation,
     Semantics,
 )
-
-if TYPE_CHECKING:
-    from onnxfde.inputs import Range
-
 
 SMALL_MODEL = 4_000_000
 
@@ -54,27 +61,6 @@ app = typer.Typer(
     help="Make trained ONNX networks smaller by merging neurons that do the same thing.",
     epilog="Try: onnxfde demo",
 )
-
-In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.")]
-DataFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        metavar="FILE",
-        help="Real inputs: .npz with one array an input ('y' for labels or targets), or .npy.",
-    ),
-]
-InputRange = Annotated[
-    str | None,
-    typer.Option(
-        "--input-range",
-        metavar="LO:HI",
-        help="Range of the inputs when there is no data, and for the certificate. [default: -1:1]",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print reasons and times.")]
 
 
 def show_version(wanted: bool) -> None:
@@ -301,94 +287,8 @@ def demo(
     )
 
 
-@app.command(epilog="Example: onnxfde bench in.onnx out.onnx --batch 1,32 --target arm64")
-def bench(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Models, .onnx or .ort; first: base.")
-    ],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TARGET",
-            help="cpu, arm64, arm64:cortex-a53 (-a72, -a76), or ssh://user@host[:port]; "
-            "repeatable. [default: cpu]",
-        ),
-    ] = None,
-    batch: Annotated[
-        str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")
-    ] = None,
-    threads: Annotated[int, typer.Option(metavar="N", help="Threads of onnxruntime.")] = 1,
-    seconds: Annotated[
-        float, typer.Option(metavar="S", help="How long to measure, for each batch size.")
-    ] = 3.0,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Give up on a target after so long.")
-    ] = 600.0,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:1,3,224,224", help="The shape of an input (repeatable)."),
-    ] = None,
-    data: DataFile = None,
-    input_range: InputRange = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Measure models side by side: latency, size, memory; ARM instructions; boards over ssh."""
-    from onnxfde import console, files, latency
-    from onnxfde.scoreboard import show_comparison
-    from onnxfde.shapes import parse_shape
-
-    if json_file is not None:
-        files.check_target(json_file)
-        if json_file.resolve() in [f.resolve() for f in (*models, *([data] if data else []))]:
-            raise UsageError(f"--json {json_file} is a model or the data; choose another file")
-    with console.progress(quiet) as work:
-        found = latency.bench(
-            models,
-            targets=target or ["cpu"],
-            batches=parse_batches(batch),
-            threads=threads,
-            seconds=seconds,
-            timeout=timeout,
-            shapes=dict(map(parse_shape, shape or [])),
-            data=data,
-            input_range=range_of(input_range),
-            work=work,
-        )
-    if json_file is not None:
-        files.write_text(json_file, found.to_json())
-    if not quiet:
-        show_comparison(found)
-    if found.failed:
-        raise typer.Exit(1)
-
-
-targets = typer.Typer(no_args_is_help=True, help="Where bench can measure.")
+app.command(epilog="Example: onnxfde bench in.onnx out.onnx --batch 1,32 --target arm64")(bench)
 app.add_typer(targets, name="target")
-
-
-@targets.callback()
-def target_root() -> None:
-    """Targets that need a set-up."""
-
-
-@targets.command(epilog="Example: onnxfde target setup arm64")
-def setup(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
-    force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
-    from onnxfde.targets import provision, sysroot
-
-    if name != "arm64":
-        raise OptionError(f"target setup {name}: only arm64 needs a set-up")
-    done = provision.setup((lambda _: None) if quiet else typer.echo, force)
-    if not quiet:
-        state = "is set up" if done else "was set up before"
-        typer.echo(f"arm64 {state} in {sysroot.find().folder}; try: onnxfde bench --target arm64")
 
 
 def keep_apart(model: Path, data: Path | None, out: Path, report: Path | None) -> None:
@@ -406,50 +306,6 @@ def spare_threads(*models: Path) -> None:
     """Keep BLAS to one thread for small models, which gain nothing from more; call it first."""
     if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
-    """`0.1` and `LAYER=0.05` as the ε of all layers and those of single ones."""
-    overall, by_layer = None, {}
-    for text in values:
-        name, _, number = text.rpartition("=")
-        try:
-            value = float(number)
-        except ValueError:
-            raise OptionError(f"--eps {text}: '{number}' is not a number") from None
-        if name:
-            by_layer[name] = value
-        elif overall is not None:
-            raise UsageError("--eps is given twice; for single layers write LAYER=EPS")
-        else:
-            overall = value
-    return overall, by_layer
-
-
-def parse_batches(text: str | None) -> list[int]:
-    """`1,32` as numbers."""
-    try:
-        return [int(part) for part in text.split(",")] if text is not None else []
-    except ValueError:
-        raise OptionError(f"--batch {text}: give whole numbers such as 1,32") from None
-
-
-def parse_share(text: str | None) -> float | None:
-    """`25%`, `25` or `0.25` as a fraction."""
-    if text is None:
-        return None
-    try:
-        share = float(text.removesuffix("%"))
-        return share / 100 if text.endswith("%") or share > 1 else share
-    except ValueError:
-        raise OptionError(f"--keep {text}: give a share such as 25% or 0.25") from None
-
-
-def range_of(text: str | None) -> Range:
-    """The input range, or the default one."""
-    from onnxfde.inputs import parse_range
-
-    return DEFAULT_RANGE if text is None else parse_range(text)
 
 
 def remark_on_range(data: Path | None, input_range: str | None) -> None:

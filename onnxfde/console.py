@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxfde import ortformat
+from onnxfde import files
 from onnxfde.certificate import Certificate
 from onnxfde.inspection import Inspection
 from onnxfde.passes.base import LayerChange, Work
@@ -76,7 +76,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
 
 def how(target: str) -> str:
     """How a file holds a model that did not change."""
-    return "converted to onnxruntime's format" if ortformat.wanted(target) else "byte for byte"
+    return "converted to onnxruntime's format" if files.is_ort(target) else "byte for byte"
 
 
 def layer_table(layers: tuple[LayerChange, ...]) -> Table:

@@ -33,6 +33,7 @@ from onnxfde.graph import (
 CHUNK = 1 << 20
 ALIGNMENT = 64
 SMALL = 1024
+ORT = ".ort"
 ORT_MARK = b"ORTM"
 """Bytes 4 to 8 of a file in onnxruntime's own format."""
 
@@ -41,6 +42,11 @@ def sha256(path: Path) -> str:
     """The hash of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def is_ort(path: str | Path) -> bool:
+    """Whether a name says onnxruntime's own format."""
+    return Path(path).suffix.lower() == ORT
 
 
 def read_model(path: Path) -> ModelProto:

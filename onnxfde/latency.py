@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from onnxfde import files
 from onnxfde.comparison import Comparison, Line, Place, Subject, line_of
 from onnxfde.cost import multiply_adds, stored_weights
 from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError
@@ -25,8 +26,6 @@ from onnxfde.shapes import Shapes, Specs, batch_sizes, feed, fixed_specs
 from onnxfde.source import Data, open_model
 from onnxfde.targets.base import Case, Job, Measured, Row, Target, parse_target
 from onnxfde.targets.cpu import Cpu
-
-ORT_FORMAT = ".ort"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def prepared_case(
     file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
 ) -> Prepared:
     """As `prepare`, with errors raised."""
-    graph = None if file.suffix == ORT_FORMAT else open_model(file).graph
+    graph = None if files.is_ort(file) else open_model(file).graph
     specs = input_specs(graph) if graph else ort_specs(file)
     tensors = external_tensors(graph.model) if graph else ()
     outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))

@@ -17,14 +17,8 @@ from onnxfde.graph import Graph
 from onnxfde.inputs import Array, Samples
 from onnxfde.runtime import Runner, convert, run_all
 
-SUFFIX = ".ort"
 TOLERANCE = 1e-6
 """Of the largest output."""
-
-
-def wanted(path: str | Path) -> bool:
-    """Whether a file's name asks for this format."""
-    return Path(path).suffix.lower() == SUFFIX
 
 
 def save(graph: Graph, path: Path, samples: Samples | None) -> None:

@@ -101,7 +101,7 @@ class Result:
         A name that ends in .ort asks for onnxruntime's own format.
         """
         target, start, report = Path(path), time.perf_counter(), self.report
-        if ortformat.wanted(target):
+        if files.is_ort(target):
             graph, samples = Graph(self.model, self.source.graph.folder), self.trial.samples
             ortformat.save(graph, target, None if isinstance(samples, str) else samples)
             report = replace(report, bytes=Change(report.bytes.before, target.stat().st_size))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.errors import ModelError, RuntimeUnavailable
+from onnxfde.errors import DataError, ModelError, RuntimeUnavailable
 from onnxfde.graph import REFERENCE_ERRORS, ModelProto, ShapeError, reference_runner
 from onnxfde.inputs import InputSpec, Samples
 
@@ -207,19 +207,20 @@ def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
 
 def session_inputs(file: Path) -> tuple[InputSpec, ...]:
     """The inputs of a model file as onnxruntime sees them."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = LOG_ERRORS_ONLY
     try:
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(file, session_options(), ["CPUExecutionProvider"])
     except ORT_ERRORS as error:
-        raise RuntimeUnavailable(f"{file}: onnxruntime: {one_line(error)}") from None
+        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
     return tuple(
-        InputSpec(value.name, numpy_type(value.type), tuple(value.shape))
+        InputSpec(value.name, numpy_type(value.name, value.type), tuple(value.shape))
         for value in session.get_inputs()
     )
 
 
-def numpy_type(text: str) -> np.dtype[Any]:
+def numpy_type(name: str, text: str) -> np.dtype[Any]:
     """`tensor(float)` as a dtype."""
-    name = text.removeprefix("tensor(").removesuffix(")")
-    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
+    kind = text.removeprefix("tensor(").removesuffix(")")
+    try:
+        return np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))
+    except TypeError:
+        raise DataError(f"input '{name}' holds {kind}, not numbers") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -24,7 +25,7 @@ NOTABLE_DIFFERENCE = 1e-5
 def show_comparison(found: Comparison) -> None:
     """All targets, then what to be wary of."""
     out = console()
-    names = short_names([model.file for model in found.models])
+    names = short_names(found)
     wide = out.width >= WIDE
     if not wide or not any(place.lines for place in found.targets):
         out.print(size_table(names, found.models))
@@ -32,12 +33,13 @@ def show_comparison(found: Comparison) -> None:
         if place.error is None:
             line(out, heading(place, found))
             out.print(target_table(names, found.models, place, wide))
-    for text in (*errors(names, found), *warnings(names, found)):
+    for text in (*errors(found), *remarks(found)):
         line(out, text)
 
 
-def short_names(files: list[str]) -> list[str]:
+def short_names(found: Comparison) -> list[str]:
     """File names, with their folders where they would be mistaken for each other."""
+    files = [model.file for model in found.models]
     names = Counter(Path(file).name for file in files)
     return [Path(f).name if names[Path(f).name] == 1 else f for f in files]
 
@@ -151,40 +153,52 @@ def amount(number: float | None, unit: str = "") -> str:
     return f"{number:.3g} {unit}".strip()
 
 
-def errors(names: list[str], found: Comparison) -> list[str]:
+def errors(found: Comparison) -> Iterator[str]:
     """What could not be measured, and why."""
-    texts = [f"{n}: {m.error}" for n, m in zip(names, found.models, strict=True) if m.error]
+    for name, model in zip(short_names(found), found.models, strict=True):
+        if model.error:
+            yield f"{name}: {model.error}"
     for place in found.targets:
         if place.error:
-            texts.append(f"{place.error}")
-        for name, row in zip(names, place.lines, strict=bool(place.lines)):
+            yield place.error
+        for name, row in named_lines(found, place):
             if row.error:
-                texts.append(f"{name} on {place.target}: {row.error}")
-            for run in row.latencies:
-                reason = run.error or run.left_out
-                if reason:
-                    texts.append(f"{name} on {place.target}, batch {run.batch}: {reason}")
-    return texts
+                yield f"{name} on {place.target}: {row.error}"
+            yield from (f"{w}: {run.error}" for w, run in runs(name, place, row) if run.error)
 
 
-def warnings(names: list[str], found: Comparison) -> list[str]:
-    """Ratios that mean little, and outputs that differ between machines."""
-    texts = []
+def remarks(found: Comparison) -> Iterator[str]:
+    """Batch sizes left out, ratios that mean little, and outputs that differ between machines."""
     for place in found.targets:
-        for name, row in zip(names, place.lines, strict=bool(place.lines)):
-            for run in row.latencies:
-                where = f"{name} on {place.target}, batch {run.batch}"
+        for name, row in named_lines(found, place):
+            for where, run in runs(name, place, row):
+                if run.left_out:
+                    yield f"{where}: {run.left_out}"
                 if run.speedup and run.speedup.is_vague:
-                    texts.append(
+                    yield (
                         f"warning: {where}: the times spread too much for a ratio "
                         f"({run.speedup.low:.3g} to {run.speedup.high:.3g}); "
                         "close other programs or raise --seconds"
                     )
-                if run.difference is None and not run.p50 and run.instructions:
-                    texts.append(f"warning: {where}: its outputs cannot be compared with here")
-                elif run.difference and run.difference > NOTABLE_DIFFERENCE:
-                    texts.append(
+                if run.difference is None and is_elsewhere(place) and (run.p50 or run.instructions):
+                    yield f"warning: {where}: its outputs could not be compared with this machine's"
+                elif run.difference is not None and run.difference > NOTABLE_DIFFERENCE:
+                    yield (
                         f"warning: {where}: its outputs differ from this machine's by "
                         f"{run.difference:.2g} of the largest"
                     )
-    return texts
+
+
+def is_elsewhere(place: Place) -> bool:
+    """Whether outputs come from another processor."""
+    return place.target != "cpu"
+
+
+def named_lines(found: Comparison, place: Place) -> Iterator[tuple[str, Line]]:
+    """Every model's line on a target, if it has any."""
+    return zip(short_names(found), place.lines, strict=bool(place.lines))
+
+
+def runs(name: str, place: Place, row: Line) -> Iterator[tuple[str, Latency]]:
+    """Every batch size, and how to speak of it."""
+    return ((f"{name} on {place.target}, batch {run.batch}", run) for run in row.latencies)

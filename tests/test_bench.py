@@ -108,6 +108,12 @@ def test_a_model_that_fails_leaves_the_other_rows(
     assert f"none.onnx: {tmp_path / 'none.onnx'}: no such file" in done.stdout
 
 
+def test_quiet_still_says_what_failed(model: Path, unknown_operator: Path) -> None:
+    done = run("bench", model, unknown_operator, "--seconds", "0", "-q")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "broken.onnx on cpu: " in done.stderr
+
+
 def test_without_the_first_model_there_are_no_ratios(model: Path, unknown_operator: Path) -> None:
     found = bench([unknown_operator, model], seconds=0)
     (run_,) = found.targets[0].lines[1].latencies

@@ -1,0 +1,102 @@
+"""The commands that measure: `bench`, and `target setup` for what it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxfde.arguments import DataFile, InputRange, Quiet, parse_batches, range_of
+from onnxfde.errors import OptionError, UsageError
+
+
+def bench(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
+    ],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET",
+            help="cpu, arm64, arm64:cortex-a53 (-a72, -a76), or ssh://user@host[:port]; "
+            "repeatable. [default: cpu]",
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")
+    ] = None,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads of onnxruntime.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", help="How long to measure, for each batch size.")
+    ] = 3.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Give up on a target after so long.")
+    ] = 600.0,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:1,3,224,224", help="The shape of an input (repeatable)."),
+    ] = None,
+    data: DataFile = None,
+    input_range: InputRange = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Measure models side by side: latency, memory and size, here and on ARM."""
+    from onnxfde import console, files, latency
+    from onnxfde.scoreboard import errors, show_comparison
+    from onnxfde.shapes import parse_shape
+
+    if json_file is not None:
+        files.check_target(json_file)
+        if json_file.resolve() in [f.resolve() for f in (*models, *([data] if data else []))]:
+            raise UsageError(f"--json {json_file} is a model or the data; choose another file")
+    with console.progress(quiet) as work:
+        found = latency.bench(
+            models,
+            targets=target or ["cpu"],
+            batches=parse_batches(batch),
+            threads=threads,
+            seconds=seconds,
+            timeout=timeout,
+            shapes=dict(map(parse_shape, shape or [])),
+            data=data,
+            input_range=range_of(input_range),
+            work=work,
+        )
+    if json_file is not None:
+        files.write_text(json_file, found.to_json())
+    if not quiet:
+        show_comparison(found)
+    for text in errors(found) if quiet else ():
+        typer.echo(f"onnxfde: {text}", err=True)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+targets = typer.Typer(no_args_is_help=True, help="Prepare what bench measures on.")
+
+
+@targets.callback()
+def target_root() -> None:
+    """Prepare what bench measures on."""
+
+
+@targets.command(epilog="Example: onnxfde target setup arm64")
+def setup(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
+    force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
+    from onnxfde.targets import provision, sysroot
+
+    if name != "arm64":
+        raise OptionError(f"target setup {name}: only arm64 needs a set-up")
+    done = provision.setup((lambda _: None) if quiet else typer.echo, force)
+    if not quiet:
+        state = "is set up" if done else "was set up before"
+        typer.echo(f"arm64 {state} in {sysroot.find().folder}; try: onnxfde bench --target arm64")
