@@ -77,10 +77,9 @@ def cell(run: dict[str, Any]) -> str:
 
 def worst_difference(found: dict[str, Any], model: int) -> str:
     """The largest difference between ARM and here."""
-    lines = [
-        place["lines"][model] for place in found["targets"].values() if place["target"] != "cpu"
-    ]
-    return f"{max(run['difference'] for line in lines for run in line['latencies']):.1g}"
+    arm = [place for place in found["targets"].values() if place["target"] != "cpu"]
+    runs = [run for place in arm for run in place["lines"][model]["latencies"]]
+    return f"{max(run['difference'] for run in runs):.1g}" if runs else "–"
 
 
 def section(name: str, found: dict[str, Any]) -> Section:
