@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from onnxfde.arguments import DataFile, InputRange, Quiet, parse_batches, range_of
-from onnxfde.errors import OptionError, UsageError
+from onnxfde.errors import UsageError
 
 
 def bench(
@@ -95,7 +95,7 @@ def setup(
     from onnxfde.targets import provision, sysroot
 
     if name != "arm64":
-        raise OptionError(f"target setup {name}: only arm64 needs a set-up")
+        raise UsageError(f"target setup {name}: only arm64 needs a set-up")
     done = provision.setup((lambda _: None) if quiet else typer.echo, force)
     if not quiet:
         state = "is set up" if done else "was set up before"

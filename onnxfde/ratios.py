@@ -31,11 +31,6 @@ class Ratio:
         """Whether the spread leaves the ratio without meaning."""
         return self.high > WIDE * self.low
 
-    @property
-    def may_be_one(self) -> bool:
-        """Whether there may be no difference at all."""
-        return self.low <= 1.0 <= self.high
-
 
 def ratio_of(first: Sequence[float], other: Sequence[float], seed: int = 0) -> Ratio:
     """How many times longer `first` takes than `other`.

@@ -12,7 +12,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from typer.testing import CliRunner
 
+from onnxfde.cli import app
 from onnxfde.errors import TargetError
 from onnxfde.latency import bench
 from onnxfde.targets.arm64 import Arm64, counted_row
@@ -126,6 +128,12 @@ def test_a_slow_model_is_given_up(tmp_path: Path) -> None:
     onnx.save(network(8, 8), tmp_path / "a.onnx")
     (place,) = bench([tmp_path / "a.onnx"], targets=["arm64"], seconds=0, timeout=0.2).targets
     assert place.lines[0].error == "it took longer than --timeout"
+
+
+def test_a_set_up_that_is_ready_is_left_alone() -> None:
+    done = CliRunner().invoke(app, ["target", "setup", "arm64"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"arm64 was set up before in {find().folder}")
 
 
 def test_the_processor_may_be_spelled_with_and_without_arm64() -> None:

@@ -181,6 +181,12 @@ def test_options_that_make_no_sense_are_refused_before_anything_runs(
     assert done.stdout == ""
 
 
+def test_only_arm64_can_be_set_up() -> None:
+    done = run("target", "setup", "cpu")
+    assert done.exit_code == 2
+    assert "only arm64 needs a set-up" in done.stderr
+
+
 def test_json_holds_what_the_table_shows_and_never_replaces_a_model(
     model: Path, tmp_path: Path
 ) -> None:
