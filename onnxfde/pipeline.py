@@ -11,16 +11,15 @@ import bisect
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from onnxfde import __version__, files, ortformat
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.certificate import Certificate, Proof
 from onnxfde.errors import DataError
-from onnxfde.graph import ROUNDOFF, Graph, ModelProto, check, copy_of
-from onnxfde.inputs import Array, Range, Samples, input_specs
+from onnxfde.graph import ROUNDOFF, Graph, ModelProto, copy_of
+from onnxfde.inputs import Range, input_specs
 from onnxfde.inspection import why_nothing
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -42,48 +41,11 @@ from onnxfde.quantization import check_options, quantize, refuse, small_weights
 from onnxfde.report import Change, Quantized, Report
 from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
+from onnxfde.trial import Compared, Trial
 from onnxfde.verification import Verification, compare, require_equal
 
 SMALLER = (*(2.0 ** (-k / 2) for k in range(1, 48)), 0.0)
 """What ε is multiplied with until a limit on the certified error is kept."""
-
-
-class Compared(NamedTuple):
-    """What running a model beside the original showed, and the outputs of both."""
-
-    verification: Verification
-    before: list[Array]
-    after: list[Array]
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """Runs models beside the original, all on the same inputs."""
-
-    original: Graph
-    probe: Probe
-    wanted: bool
-    work: Work
-
-    @cached_property
-    def samples(self) -> Samples | str:
-        """What to run them on, or why they are not run."""
-        if not self.wanted:
-            return "verification was switched off"
-        try:
-            return verification_samples(self.original, self.probe)
-        except DataError as reason:
-            return str(reason)
-
-    def of(self, model: ModelProto) -> Compared:
-        """Check a model, and run it."""
-        check(model, "the result")
-        if isinstance(self.samples, str):
-            return Compared(Verification(unverified=self.samples), [], [])
-        self.work.say("comparing with the original")
-        with self.work.timed("verify"):
-            graph = Graph(model, self.original.folder)
-            return Compared(*compare(self.original, graph, self.samples, self.work.tick))
 
 
 @dataclass(frozen=True, eq=False)
