@@ -233,7 +233,9 @@ def inspect(
 @app.command(epilog="Example: onnxfde verify in.onnx out.onnx --data test.npz --tolerance 0.05")
 def verify(
     model: Annotated[Path, typer.Argument(metavar="A", help="The original model.")],
-    other: Annotated[Path, typer.Argument(metavar="B", help="The model to compare with it.")],
+    other: Annotated[
+        Path, typer.Argument(metavar="B", help="The model to compare with it, .onnx or .ort.")
+    ],
     data: DataFile = None,
     input_range: InputRange = None,
     tolerance: Annotated[
@@ -318,6 +320,7 @@ def remark_on_range(data: Path | None, input_range: str | None) -> None:
 
 
 def main() -> None:
-    """Entry point; a termination cleans up like an interruption."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """Entry point; a termination, or the end of the terminal, cleans up like an interruption."""
+    for name in {"SIGTERM", "SIGHUP"} & set(dir(signal)):
+        signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     app(prog_name="onnxfde")

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from onnxfde.arguments import DataFile, InputRange, Quiet, parse_batches, range_of
+from onnxfde.arguments import Quiet, parse_batches, range_of
 from onnxfde.errors import UsageError
+
+STDOUT = "-"
 
 
 def bench(
@@ -20,8 +22,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="TARGET",
-            help="cpu, arm64, arm64:cortex-a53 (-a72, -a76), or ssh://user@host[:port]; "
-            "repeatable. [default: cpu]",
+            help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; a76 unless "
+            "said), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
         ),
     ] = None,
     batch: Annotated[
@@ -36,12 +38,22 @@ def bench(
     ] = 600.0,
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME:1,3,224,224", help="The shape of an input (repeatable)."),
+        typer.Option(
+            metavar="NAME:1,3,224,224",
+            help="The shape of an input with free axes (repeatable); --batch replaces its first.",
+        ),
     ] = None,
-    data: DataFile = None,
-    input_range: InputRange = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Inputs: .npz with one array an input, or .npy."),
+    ] = None,
+    input_range: Annotated[
+        str | None,
+        typer.Option(metavar="LO:HI", help="Range of random inputs. [default: -1:1]"),
+    ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all figures as JSON; - for stdout."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -50,7 +62,8 @@ def bench(
     from onnxfde.scoreboard import errors, show_comparison
     from onnxfde.shapes import parse_shape
 
-    if json_file is not None:
+    printed = str(json_file) == STDOUT
+    if json_file is not None and not printed:
         files.check_target(json_file)
         if json_file.resolve() in [f.resolve() for f in (*models, *([data] if data else []))]:
             raise UsageError(f"--json {json_file} is a model or the data; choose another file")
@@ -67,11 +80,13 @@ def bench(
             input_range=range_of(input_range),
             work=work,
         )
-    if json_file is not None:
+    if printed:
+        typer.echo(found.to_json(), nl=False)
+    elif json_file is not None:
         files.write_text(json_file, found.to_json())
-    if not quiet:
+    if not (printed or quiet):
         show_comparison(found)
-    for text in errors(found) if quiet else ():
+    for text in errors(found) if printed or quiet else ():
         typer.echo(f"onnxfde: {text}", err=True)
     if found.failed:
         raise typer.Exit(1)
@@ -99,4 +114,5 @@ def setup(
     done = provision.setup((lambda _: None) if quiet else typer.echo, force)
     if not quiet:
         state = "is set up" if done else "was set up before"
-        typer.echo(f"arm64 {state} in {sysroot.find().folder}; try: onnxfde bench --target arm64")
+        typer.echo(f"arm64 {state} in {sysroot.find().folder}")
+        typer.echo("Try: onnxfde bench MODEL.onnx --target arm64")

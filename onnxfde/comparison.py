@@ -56,6 +56,7 @@ class Latency:
 class Line:
     """One model on one target."""
 
+    file: str
     latencies: tuple[Latency, ...] = ()
     load: float | None = None
     """Seconds to make a session, the median of several."""
@@ -72,12 +73,9 @@ class Place:
     machine: str = ""
     onnxruntime: str = ""
     lines: tuple[Line, ...] = ()
+    counts: bool = False
+    """Whether instructions were counted here instead of time taken."""
     error: str | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether instructions were counted here instead of time taken."""
-        return any(r.instructions for line in self.lines for r in line.latencies)
 
 
 @dataclass(frozen=True)
@@ -107,17 +105,17 @@ class Comparison:
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def line_of(row: Row, first: Row, here: Row, left_out: Mapping[int, str]) -> Line:
+def line_of(file: str, row: Row, first: Row, here: Row, left_out: Mapping[int, str]) -> Line:
     """What was measured of one model, beside the first one."""
     if row.error:
-        return Line(error=row.error)
+        return Line(file, error=row.error)
     runs = {
         batch: latency_of(batch, run, first.runs.get(batch), here.runs.get(batch))
         for batch, run in row.runs.items()
     }
     runs |= {batch: Latency(batch, left_out=reason) for batch, reason in left_out.items()}
     load = float(np.median(row.load_seconds)) if row.load_seconds else None
-    return Line(tuple(runs[b] for b in sorted(runs)), load, row.peak_memory)
+    return Line(file, tuple(runs[b] for b in sorted(runs)), load, row.peak_memory)
 
 
 def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Latency:
@@ -129,20 +127,21 @@ def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Lat
         counts = np.asarray(run.instructions)
         return Latency(
             batch,
-            speedup=ratio_of(first.instructions, run.instructions) if is_fine(first) else None,
+            speedup=ratio_of([first.instructions], [run.instructions]) if is_fine(first) else None,
             instructions=float(np.median(counts)),
             simd=float(np.median(run.simd)),
             repeatability=float(np.ptp(counts) / counts.min()),
             difference=difference,
         )
-    p50, p90 = np.percentile(run.seconds, (50, 90))
+    times = np.concatenate([np.asarray(times) for times in run.seconds])
+    p50, p90 = np.percentile(times, (50, 90))
     return Latency(
         batch,
         speedup=ratio_of(first.seconds, run.seconds) if is_fine(first) else None,
         p50=float(p50),
         p90=float(p90),
-        least=min(run.seconds),
-        turns=len(run.seconds),
+        least=float(times.min()),
+        turns=len(times),
         difference=difference,
     )
 

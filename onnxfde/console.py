@@ -12,6 +12,7 @@ from rich.text import Text
 
 from onnxfde import files
 from onnxfde.certificate import Certificate
+from onnxfde.inputs import RANDOM_INPUTS
 from onnxfde.inspection import Inspection
 from onnxfde.passes.base import LayerChange, Work
 from onnxfde.pattern import Refusal
@@ -20,6 +21,7 @@ from onnxfde.verification import Verification
 
 LARGE_ERROR = 0.1
 SMALLER_EPS = "optimize with a smaller --eps"
+REAL_INPUTS = ", or with the inputs the model really sees (--data or --input-range)"
 PLAIN_WIDTH = 140
 
 
@@ -123,7 +125,7 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     if report.int8:
         show_int8(out, report.int8)
     if report.verification:
-        cure = "optimize without --int8" if report.int8 else SMALLER_EPS
+        cure = f"{SMALLER_EPS}, or without --int8" if report.int8 else SMALLER_EPS
         show_verification(out, report.verification, cure=cure)
     if report.certificate:
         show_certificate(out, report.certificate)
@@ -140,6 +142,8 @@ def show_int8(out: Console, found: Quantized) -> None:
         show_verification(out, found.merged, "merged")
     size = arrow(found.bytes.before, found.bytes.after)
     line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
+    if found.bytes.after >= found.bytes.before:
+        line(out, "8 bits save nothing here: the layers are too small (leave out --int8).")
 
 
 def show_certificate(out: Console, found: Certificate) -> None:
@@ -176,8 +180,8 @@ def show_verification(
     if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
         line(
             out,
-            f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}, "
-            "or with the inputs the model really sees (--data or --input-range).",
+            f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}"
+            f"{REAL_INPUTS if found.source.startswith(RANDOM_INPUTS) else ''}.",
         )
 
 

@@ -24,6 +24,8 @@ WINDOW = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1}
 """The input whose shape says how many values are summed."""
 RESCALED = {"DequantizeLinear": 1, "QuantizeLinear": 1, "MatMulInteger": 2, "ConvInteger": 2}
 """Where the scales and zero points begin among a node's inputs."""
+QUANTIZED, SCALE = "_quantized", "_scale"
+"""How onnxruntime's quantizer names a weight and a scale that it multiplies with later."""
 
 
 def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
@@ -62,6 +64,7 @@ def stored_weights(model: ModelProto) -> int:
         first = RESCALED.get(node.op_type)
         steps |= set(node.input[first:] if first else ())
         whole |= set(node.input[:first] if first else ())
+    steps |= {name.removesuffix(QUANTIZED) + SCALE for name in whole if name.endswith(QUANTIZED)}
     return sum(
         math.prod(tensor.dims)
         for _, tensor in keyed_tensors(model)

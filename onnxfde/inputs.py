@@ -29,6 +29,7 @@ FIXED_BATCH_RUNS = 1024
 SAMPLES = 4096
 MOST_VALUES = 2**25
 SYMBOLIC_AXIS = 8
+RANDOM_INPUTS = "random inputs"
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def random_samples(
         else:
             flat = latin_hypercube(rows, int(np.prod(shape)), limits, seed + i)
         arrays[spec.name] = flat.reshape(rows, *shape).astype(spec.dtype)
-    return Samples(specs, arrays, f"random inputs in [{limits[0]:g}, {limits[1]:g}]")
+    return Samples(specs, arrays, f"{RANDOM_INPUTS} in [{limits[0]:g}, {limits[1]:g}]")
 
 
 def sample_shape(spec: InputSpec) -> tuple[int, ...]:

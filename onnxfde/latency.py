@@ -58,6 +58,8 @@ def bench(
     1.0
     """
     check_numbers(batches, threads, seconds, timeout)
+    if isinstance(data, str | Path) and not Path(data).is_file():
+        raise DataError(f"--data {data}: no such file")
     wanted = [parse_target(text) for text in dict.fromkeys(targets)]
     work, limits = work or Work(), check_range(input_range)
     prepared = [prepare(Path(m), batches, shapes or {}, data, limits) for m in models]
@@ -183,9 +185,9 @@ def place_of(
     lines, first = [], Row()
     for model in prepared:
         if model.case is None:
-            lines.append(Line())
+            lines.append(Line(model.subject.file))
             continue
         row, here = next(rows)
         first = row if model is prepared[0] else first
-        lines.append(line_of(row, first, here, model.left_out))
-    return Place(target.name, found.machine, found.onnxruntime, tuple(lines))
+        lines.append(line_of(model.subject.file, row, first, here, model.left_out))
+    return Place(target.name, found.machine, found.onnxruntime, tuple(lines), found.counted)

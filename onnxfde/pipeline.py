@@ -19,7 +19,7 @@ from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.certificate import Certificate, Proof
 from onnxfde.errors import DataError
 from onnxfde.graph import ROUNDOFF, Graph, ModelProto, copy_of
-from onnxfde.inputs import Range, input_specs
+from onnxfde.inputs import InputSpec, Range, input_specs
 from onnxfde.inspection import why_nothing
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -39,6 +39,7 @@ from onnxfde.probe import Probe
 from onnxfde.provenance import is_own_work, stamp
 from onnxfde.quantization import check_options, quantize, refuse, small_weights
 from onnxfde.report import Change, Quantized, Report
+from onnxfde.runtime import session_inputs
 from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.trial import Compared, Trial
@@ -313,19 +314,27 @@ def verify(
     >>> verify(demo_model(), demo_model()).max_abs_error
     0.0
     """
-    work = work or Work()
-    first, second = open_model(model), open_model(other)
-    if signature(first.graph) != signature(second.graph):
-        names = [", ".join(map(str, input_specs(m.graph))) for m in (first, second)]
+    work, first = work or Work(), open_model(model)
+    second = opened(other)
+    specs = session_inputs(second) if isinstance(second, Path) else input_specs(second)
+    if signature(input_specs(first.graph)) != signature(specs):
+        names = [", ".join(map(str, found)) for found in (input_specs(first.graph), specs)]
         raise DataError(f"the two models have different inputs: {names[0]} and {names[1]}")
     probe, _ = open_data(first.graph, data, input_range)
     samples = verification_samples(first.graph, probe)
-    return compare(first.graph, second.graph, samples, work.tick)[0]
+    return compare(first.graph, second, samples, work.tick)[0]
 
 
-def signature(graph: Graph) -> list[tuple[object, ...]]:
+def opened(model: Model) -> Graph | Path:
+    """A model, or a file in onnxruntime's own format."""
+    if isinstance(model, str | Path) and files.is_ort(model):
+        return Path(model)
+    return open_model(model).graph
+
+
+def signature(specs: tuple[InputSpec, ...]) -> list[tuple[object, ...]]:
     """The inputs of a model, whatever its symbolic axes are called."""
     return [
         (spec.name, spec.dtype, *(d if isinstance(d, int) else None for d in spec.dims))
-        for spec in input_specs(graph)
+        for spec in specs
     ]

@@ -73,6 +73,11 @@ def load(model: ModelProto, folder: Path | None) -> Runner:
             raise RuntimeUnavailable(f"{first}; {second}") from None
 
 
+def load_file(file: Path) -> Runner:
+    """Load a model file, which may be in onnxruntime's own format."""
+    return Runner(started(file.read_bytes(), session_options(file.parent)), "onnxruntime")
+
+
 def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
     """A session on the CPU."""
     return started(model.SerializeToString(), session_options(folder))
@@ -207,6 +212,8 @@ def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
 
 def session_inputs(file: Path) -> tuple[InputSpec, ...]:
     """The inputs of a model file as onnxruntime sees them."""
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file")
     try:
         session = onnxruntime.InferenceSession(file, session_options(), ["CPUExecutionProvider"])
     except ORT_ERRORS as error:

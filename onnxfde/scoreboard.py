@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -14,34 +16,48 @@ from onnxfde.comparison import Comparison, Latency, Line, Place, Subject
 from onnxfde.console import console, line
 from onnxfde.ratios import Ratio
 
-WIDE = 128
+UNLIMITED = 1000
+"""Columns of a table that goes to a file."""
 UNKNOWN = "–"
 SIZES = ("size", "parameters", "mult-adds")
-TIMES = ("batch", "speed-up (95 %)", "p50", "p90", "min", "load", "memory")
+STATE = ("load", "memory")
+TIMES = ("batch", "speed-up (95 %)", "p50", "p90", "min")
 COUNTS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
 NOTABLE_DIFFERENCE = 1e-5
 
+Cells = tuple[str, ...]
 
-def show_comparison(found: Comparison) -> None:
+
+def show_comparison(found: Comparison, out: Console | None = None) -> None:
     """All targets, then what to be wary of."""
-    out = console()
-    names = short_names(found)
-    wide = out.width >= WIDE
-    if not wide or not any(place.lines for place in found.targets):
-        out.print(size_table(names, found.models))
+    if out is None:
+        out = console()
+        out.width = out.width if out.is_terminal else UNLIMITED
     for place in found.targets:
         if place.error is None:
             line(out, heading(place, found))
-            out.print(target_table(names, found.models, place, wide))
+            show_place(out, found, place)
+    if all(place.error for place in found.targets):
+        out.print(size_table(found, None))
     for text in (*errors(found), *remarks(found)):
         line(out, text)
+
+
+def show_place(out: Console, found: Comparison, place: Place) -> None:
+    """One table, or two where the terminal is narrow."""
+    whole = target_table(found, place, sizes=True)
+    if Measurement.get(out, out.options.update(width=UNLIMITED), whole).maximum <= out.width:
+        out.print(whole)
+        return
+    out.print(target_table(found, place, sizes=False))
+    out.print(size_table(found, place))
 
 
 def short_names(found: Comparison) -> list[str]:
     """File names, with their folders where they would be mistaken for each other."""
     files = [model.file for model in found.models]
     names = Counter(Path(file).name for file in files)
-    return [Path(f).name if names[Path(f).name] == 1 else f for f in files]
+    return [Path(f).name if Path(f).name and names[Path(f).name] == 1 else f for f in files]
 
 
 def heading(place: Place, found: Comparison) -> str:
@@ -53,25 +69,28 @@ def heading(place: Place, found: Comparison) -> str:
     return f"{place.target}: {place.machine}, onnxruntime {place.onnxruntime}, {what}"
 
 
-def size_table(names: list[str], models: tuple[Subject, ...]) -> Table:
-    """Sizes alone."""
-    table = plain_table("model", *SIZES)
-    for name, model in zip(names, models, strict=True):
-        table.add_row(Text(name), *sizes(model, models[0]))
+def size_table(found: Comparison, place: Place | None) -> Table:
+    """A row a model: what does not change with the batch."""
+    timed = place is not None and not place.counts
+    table = plain_table("model", *(STATE if timed else ()), *SIZES)
+    for i, (name, model) in enumerate(zip(short_names(found), found.models, strict=True)):
+        state = state_cells(place.lines[i]) if place is not None and timed else ()
+        table.add_row(Text(name), *state, *size_cells(model, found.models[0]))
     return table
 
 
-def target_table(names: list[str], models: tuple[Subject, ...], place: Place, wide: bool) -> Table:
-    """One target: a section a batch size, a row a model."""
-    columns = COUNTS if place.counts else TIMES
-    table = plain_table("model", *columns, *(SIZES if wide else ()))
-    batches = dict.fromkeys(r.batch for row in place.lines for r in row.latencies)
-    for batch in sorted(batches):
-        for name, model, row in zip(names, models, place.lines, strict=True):
+def target_table(found: Comparison, place: Place, sizes: bool) -> Table:
+    """A section a batch size, a row a model."""
+    state = STATE if sizes and not place.counts else ()
+    columns = (*(COUNTS if place.counts else TIMES), *state, *(SIZES if sizes else ()))
+    table = plain_table("model", *columns)
+    batches = sorted({run.batch for row in place.lines for run in row.latencies})
+    for batch in batches or [0]:
+        for (name, row), model in zip(named_lines(found, place), found.models, strict=True):
             run = next((r for r in row.latencies if r.batch == batch), Latency(batch))
-            cells = count_cells(run) if place.counts else time_cells(run, row)
-            more = sizes(model, models[0]) if wide else ()
-            table.add_row(Text(name), str(batch), *cells, *more)
+            cells = count_cells(run) if place.counts else time_cells(run)
+            more = (*(state_cells(row) if state else ()), *size_cells(model, found.models[0]))
+            table.add_row(Text(name), str(batch or UNKNOWN), *cells, *(more if sizes else ()))
         table.add_section()
     return table
 
@@ -79,31 +98,34 @@ def target_table(names: list[str], models: tuple[Subject, ...], place: Place, wi
 def plain_table(*columns: str) -> Table:
     """A table without walls; all columns but the first are numbers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left", no_wrap=bool(i))
+    table.add_column(columns[0], overflow="fold", min_width=12)
+    for column in columns[1:]:
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
-def time_cells(run: Latency, row: Line) -> tuple[str, ...]:
+def time_cells(run: Latency) -> Cells:
     """The ratio, then what was measured."""
-    times = (seconds(t) for t in (run.p50, run.p90, run.least, row.load))
-    return (ratio(run.speedup), *times, amount(row.peak_memory, "B"))
+    return (ratio(run.speedup), *(seconds(t) for t in (run.p50, run.p90, run.least)))
 
 
-def count_cells(run: Latency) -> tuple[str, ...]:
+def state_cells(row: Line) -> Cells:
+    """What a model costs before it runs."""
+    return seconds(row.load), amount(row.peak_memory, "B")
+
+
+def count_cells(run: Latency) -> Cells:
     """The ratio, then what was counted."""
-    exact = (run.repeatability, run.difference)
-    spread, differs = (UNKNOWN if x is None else f"{x:.2g}" for x in exact)
     return (
         UNKNOWN if run.speedup is None else f"{run.speedup.value:.3g}×",
         amount(run.instructions),
         amount(run.simd),
-        spread,
-        differs,
+        UNKNOWN if run.repeatability is None else f"{run.repeatability:.2%}",
+        UNKNOWN if run.difference is None else f"{run.difference:.2g}",
     )
 
 
-def sizes(model: Subject, first: Subject) -> tuple[str, ...]:
+def size_cells(model: Subject, first: Subject) -> Cells:
     """Each size, and its share of the first model's."""
     pairs = (
         (model.bytes, first.bytes, "B"),
@@ -157,7 +179,7 @@ def errors(found: Comparison) -> Iterator[str]:
     """What could not be measured, and why."""
     for name, model in zip(short_names(found), found.models, strict=True):
         if model.error:
-            yield f"{name}: {model.error}"
+            yield model.error if model.file in model.error else f"{name}: {model.error}"
     for place in found.targets:
         if place.error:
             yield place.error
@@ -173,7 +195,7 @@ def remarks(found: Comparison) -> Iterator[str]:
         for name, row in named_lines(found, place):
             for where, run in runs(name, place, row):
                 if run.left_out:
-                    yield f"{where}: {run.left_out}"
+                    yield f"note: {where} is left out: {run.left_out}"
                 if run.speedup and run.speedup.is_vague:
                     yield (
                         f"warning: {where}: the times spread too much for a ratio "

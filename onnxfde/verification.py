@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from onnxfde.budget import ROUNDING_STEPS
 from onnxfde.errors import RuntimeUnavailable, VerificationError
-from onnxfde.graph import Graph, ModelProto
+from onnxfde.graph import Graph
 from onnxfde.inputs import Samples
 from onnxfde.magnitude import magnitude_model
 from onnxfde.polynomial import FloatArray
-from onnxfde.runtime import Runner, Tick, load, no_tick, run_all
+from onnxfde.runtime import Runner, Tick, load, load_file, no_tick, run_all
 
 Array = npt.NDArray[Any]
 
@@ -42,14 +42,14 @@ class Verification:
 
 
 def compare(
-    original: Graph, result: Graph, samples: Samples, tick: Tick = no_tick
+    original: Graph, result: Graph | Path, samples: Samples, tick: Tick = no_tick
 ) -> tuple[Verification, list[Array], list[Array]]:
-    """Run both models; also returns their outputs."""
+    """Run both models (a path is one in onnxruntime's own format); also returns their outputs."""
     try:
         before = run_all(load(original.model, original.folder), samples, tick)
     except RuntimeUnavailable as reason:
         return Verification(unverified=str(reason), source=samples.source), [], []
-    runner = load_result(result.model, result.folder)
+    runner = load_result(result)
     after = run_all(runner, samples, tick)
     shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
     if shapes[0] != shapes[1]:
@@ -57,10 +57,10 @@ def compare(
     return measure(before, after, samples, runner.engine), before, after
 
 
-def load_result(model: ModelProto, folder: Path | None) -> Runner:
+def load_result(result: Graph | Path) -> Runner:
     """Load a model that must run because its original does."""
     try:
-        return load(model, folder)
+        return load_file(result) if isinstance(result, Path) else load(result.model, result.folder)
     except RuntimeUnavailable as reason:
         raise VerificationError(
             f"the result does not run although the original does: {reason}"

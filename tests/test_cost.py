@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnxfde
 from onnxfde.cost import multiply_adds, stored_weights
 from tests.models import build, mlp, twins
 
@@ -75,3 +76,10 @@ def test_quantized_weights_count_and_their_scales_do_not() -> None:
     )
     assert stored_weights(model) == 2 * 3 + 2
     assert multiply_adds(model, {"x": (1, 3)}) == 6
+
+
+def test_an_int8_model_has_as_many_parameters_as_before() -> None:
+    model = mlp(*twins(distinct=8, inputs=16, outputs=4))
+    small = onnxfde.optimize(model, skip=("*",), int8="dynamic").model
+    assert stored_weights(small) == stored_weights(model)
+    assert multiply_adds(small, {"x": (2, 16)}) == multiply_adds(model, {"x": (2, 16)})

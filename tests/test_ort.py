@@ -128,3 +128,13 @@ def test_what_counts_as_the_same() -> None:
     assert not same(np.array([1.0, 2.0]), np.array([1.0, 2.1]))
     assert same(np.array([1, 2]), np.array([1, 2]))
     assert not same(np.array(["a"]), np.array(["b"]))
+
+
+def test_verify_takes_the_file_that_is_shipped(tmp_path: Path) -> None:
+    onnx.save(mlp(*twins()), tmp_path / "a.onnx")
+    onnxfde.optimize(tmp_path / "a.onnx", eps=0.0).save(tmp_path / "a.ort")
+    found = onnxfde.verify(tmp_path / "a.onnx", tmp_path / "a.ort")
+    assert found.relative_l2 is not None
+    assert found.relative_l2 < 1e-6
+    with pytest.raises(ModelError, match=r"no/a\.ort: no such file"):
+        onnxfde.verify(tmp_path / "a.onnx", tmp_path / "no" / "a.ort")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from onnxfde import scoreboard
 from onnxfde.comparison import (
@@ -40,7 +42,10 @@ def test_models_of_one_name_are_told_apart_and_ratios_come_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fast = timed(speedup=Ratio(2.0, 1.9, 2.1), p50=0.0005)
-    lines = (Line((timed(speedup=Ratio(1.0, 1.0, 1.0)),), 0.01, 5_000_000), Line((fast,), 0.005))
+    lines = (
+        Line("x", (timed(speedup=Ratio(1.0, 1.0, 1.0)),), 0.01, 5_000_000),
+        Line("x", (fast,), 0.005),
+    )
     text = printed(comparison(Place("cpu", "machine", "1.2.3", lines)), capsys)
     assert "cpu: machine, onnxruntime 1.2.3, 2 threads" in text
     row = next(line for line in text.splitlines() if "b/x.onnx" in line)
@@ -49,25 +54,32 @@ def test_models_of_one_name_are_told_apart_and_ratios_come_first(
     assert "warning" not in text
 
 
-def test_a_narrow_terminal_gets_sizes_in_a_table_of_their_own(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onnxfde.console.PLAIN_WIDTH", 90)
-    text = printed(comparison(Place("cpu", "m", "1", (Line((timed(),)), Line((timed(),))))), capsys)
-    assert text.index("mult-adds") < text.index("cpu: m")
-    assert max(map(len, text.splitlines())) <= 90
+def test_a_narrow_terminal_gets_sizes_in_a_table_of_their_own_and_whole_names() -> None:
+    name = "mobile_classifier_release_candidate.onnx"
+    models = (Subject(name, 2000, 100, 90), Subject("b.onnx", 1000, 50, 45))
+    lines = tuple(Line(m.file, (timed(speedup=Ratio(1.1, 1.05, 1.12)),), 0.1, 9) for m in models)
+    stream = io.StringIO()
+    out = Console(width=80, file=stream)
+    scoreboard.show_comparison(comparison(Place("cpu", "m", "1", lines), models=models), out)
+    text = stream.getvalue()
+    assert text.index("speed-up") < text.index("mult-adds")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert text.count("mobile_classifier") == text.count("date.onnx") == 2
 
 
 def test_a_ratio_that_means_nothing_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
     vague = timed(speedup=Ratio(1.1, 0.7, 1.9))
-    text = printed(comparison(Place("cpu", "m", "1", (Line((timed(),)), Line((vague,))))), capsys)
+    text = printed(
+        comparison(Place("cpu", "m", "1", (Line("x", (timed(),)), Line("x", (vague,))))), capsys
+    )
     assert "b/x.onnx on cpu, batch 1: the times spread too much" in text
 
 
 def test_outputs_that_differ_on_another_machine_are_pointed_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = (Line((timed(difference=0.5),)), Line((timed(difference=None),)))
+    lines = (Line("x", (timed(difference=0.5),)), Line("x", (timed(difference=None),)))
     text = printed(comparison(Place("ssh://board", "m", "1", lines)), capsys)
     assert "a/x.onnx on ssh://board, batch 1: its outputs differ from this machine's by 0.5" in text
     assert "b/x.onnx on ssh://board, batch 1: its outputs could not be compared" in text
@@ -81,11 +93,19 @@ def test_a_target_that_cannot_be_used_leaves_the_sizes(capsys: pytest.CaptureFix
     assert found.failed
 
 
+def test_a_model_without_results_keeps_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (Line("a/x.onnx", error="no kernel"), Line("b/x.onnx", error="no kernel"))
+    text = printed(comparison(Place("arm64", "m", "1", lines, counts=True)), capsys)
+    assert "instructions" in text
+    assert text.count("b/x.onnx") == 2
+    assert "b/x.onnx on arm64: no kernel" in text
+
+
 def test_counts_are_called_counts(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [Latency(1, Ratio(r, r, r), instructions=1e6 / r, simd=5e5, repeatability=1e-4,
                     difference=0.0) for r in (1.0, 4.0)]  # fmt: skip
-    lines = tuple(Line((run,)) for run in runs)
-    text = printed(comparison(Place("arm64", "aarch64", "1", lines)), capsys)
+    lines = tuple(Line("x", (run,)) for run in runs)
+    text = printed(comparison(Place("arm64", "aarch64", "1", lines, counts=True)), capsys)
     assert "a cost, not a time" in text
     assert "4×" in text
     assert "250 k" in text
@@ -101,8 +121,8 @@ def test_differences_are_relative_to_the_largest_value() -> None:
 
 
 def test_a_line_keeps_errors_of_runs_and_batches_left_out() -> None:
-    row = Row({1: Run((0.1, 0.2)), 8: Run(error="no")}, (0.1, 0.3, 0.2))
-    line = line_of(row, Row(), Row(), {4: "fixed"})
+    row = Row({1: Run([[0.1], [0.2]]), 8: Run(error="no")}, (0.1, 0.3, 0.2))
+    line = line_of("a", row, Row(), Row(), {4: "fixed"})
     assert [(r.batch, r.error, r.left_out) for r in line.latencies] == [
         (1, None, None),
         (4, None, "fixed"),

@@ -103,14 +103,39 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(
 def test_a_python_that_is_not_there_is_explained(board: Server, model: Path) -> None:
     (place,) = bench([model], targets=[board.target("/no/such/python3")], seconds=0).targets
     assert "there is no /no/such/python3 there" in (place.error or "")
+    assert f"127.0.0.1:{board.port}/path/to/python3" in (place.error or "")
     assert board.wait_until_clean() == []
+
+
+def test_something_else_than_python_is_explained(board: Server, model: Path) -> None:
+    (place,) = bench([model], targets=[board.target("/bin/true")], seconds=0).targets
+    assert "/bin/true gave no answer (exit code 0); is it Python 3.9 or newer?" in (
+        place.error or ""
+    )
+
+
+def test_an_ssh_that_cannot_be_started_leaves_the_other_targets(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMMAND, "/no/such/ssh -v")
+    here, there = bench([model], targets=["cpu", "ssh://board"], seconds=0).targets
+    assert here.lines[0].latencies[0].p50
+    assert "'/no/such/ssh' cannot be started" in (there.error or "")
+
+
+def test_a_command_for_ssh_that_cannot_be_read_is_refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMMAND, "ssh -o 'x")
+    with pytest.raises(UsageError, match="ONNXFDE_SSH"):
+        bench([model], targets=["ssh://board"], seconds=0)
 
 
 def test_a_refused_connection_is_explained(board: Server, model: Path) -> None:
     target = f"ssh://127.0.0.1:{free_port()}"
     (place,) = bench([model], targets=[target], seconds=0).targets
     assert "Connection refused" in (place.error or "")
-    assert "see that this works first: ssh -o BatchMode=yes -p" in (place.error or "")
+    assert f"see that this works first: {board.command} -oBatchMode=yes -p" in (place.error or "")
 
 
 def test_a_wrong_key_is_explained_and_nothing_is_asked(
@@ -136,7 +161,7 @@ def test_an_unknown_host_key_is_not_accepted(
 def test_a_target_that_takes_too_long_is_given_up(board: Server, model: Path) -> None:
     target = board.target(sys.executable)
     (place,) = bench([model], targets=[target], seconds=60, timeout=2.0).targets
-    assert "took longer than --timeout" in (place.error or "")
+    assert "it took longer than 2 s; raise --timeout" in (place.error or "")
     assert board.wait_until_clean() == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import onnxfde
-from onnxfde import pipeline, verification
+from onnxfde import trial, verification
 from onnxfde.errors import DataError, RuntimeUnavailable, VerificationError
 from onnxfde.graph import Graph, ModelProto, copy_of, reference_runner
 from onnxfde.inputs import input_specs, make_samples
@@ -159,7 +159,7 @@ def test_a_difference_beyond_rounding_at_eps_zero_is_an_error(
     def lie(original: Graph, result: Graph, samples: Any, tick: Any) -> Any:
         return honest(original, Graph(wrong), samples, tick)
 
-    monkeypatch.setattr(pipeline, "compare", lie)
+    monkeypatch.setattr(trial, "compare", lie)
     with pytest.raises(VerificationError, match="more than rounding explains; nothing was written"):
         onnxfde.optimize(mlp(W, B, V, C), eps=0)
 

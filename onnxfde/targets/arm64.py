@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxfde.errors import UsageError
+from onnxfde.errors import TargetError, UsageError
 from onnxfde.targets.base import (
     RUNNER,
     Job,
@@ -59,7 +59,11 @@ class Arm64:
                     rows.append(counted_row(answer, marks))
                 if len(rows) < len(job.cases):
                     rows.append(Row(error=done.reason))
-        return Measured(tuple(rows), f"aarch64, {self.cpu} under qemu", version)
+        if all(row.error for row in rows) and not version:
+            again = "if it says so of every model, run: onnxfde target setup arm64 --force"
+            raise TargetError(f"{self.name}: {rows[0].error}; {again}")
+        machine = f"aarch64, {self.cpu} under qemu, 1 thread"
+        return Measured(tuple(rows), machine, version, counted=True)
 
 
 def counted_row(answer: dict[str, Any], marks: Iterator[tuple[int, int]]) -> Row:

@@ -22,6 +22,7 @@ from onnxfde.targets import runner
 
 Array = npt.NDArray[Any]
 Say = Callable[[str], None]
+Rounds = Sequence[Sequence[float]]
 
 TARGETS = {"cpu": "cpu", "arm64": "arm64", "cortex-": "arm64", "ssh:": "ssh"}
 """How the spelling of a target begins, and its module."""
@@ -71,9 +72,9 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one batch size costs: the time of every turn, or counted instructions."""
+    """What one batch size costs: the time of every turn, round by round, or instructions."""
 
-    seconds: tuple[float, ...] = ()
+    seconds: Rounds = ()
     instructions: tuple[float, ...] = ()
     simd: tuple[float, ...] = ()
     outputs: Sequence[Array] = ()
@@ -97,6 +98,8 @@ class Measured:
     rows: tuple[Row, ...]
     machine: str
     onnxruntime: str
+    counted: bool = False
+    """Whether instructions were counted instead of time taken."""
 
 
 class Target(Protocol):
@@ -158,7 +161,7 @@ def row_of(found: Mapping[str, Any]) -> Row:
         return Row(error=found["error"])
     runs = {int(b): Run(error=message) for b, message in found["failed"].items()}
     for batch, text in found["outputs"].items():
-        runs[int(batch)] = Run(tuple(found["times"][batch]), outputs=unpacked(text))
+        runs[int(batch)] = Run(found["times"][batch], outputs=unpacked(text))
     return Row(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
 
 

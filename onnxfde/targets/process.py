@@ -21,13 +21,14 @@ class Finished:
     code: int
     out: str
     err: str
-    expired: bool
+    expired: float | None = None
+    """The seconds it was given, if they were too few."""
 
     @property
     def reason(self) -> str:
         """Why it failed, as far as it said so."""
-        if self.expired:
-            return "it took longer than --timeout"
+        if self.expired is not None:
+            return f"it took longer than {self.expired:g} s; raise --timeout or lower --seconds"
         how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return next(filter(str.strip, reversed(self.err.splitlines())), how).strip()
 
@@ -38,7 +39,10 @@ def attended(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> Finished:
-    """Run a command whose standard input stays open for as long as somebody waits for it."""
+    """Run a command whose standard input stays open for as long as somebody waits for it.
+
+    Raises OSError if it cannot be started.
+    """
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -53,7 +57,8 @@ def attended(
             end(process)
         errors.seek(0)
         text = errors.read().decode(errors="replace")
-    return Finished(code, out.decode(errors="replace"), text, expired.is_set())
+    late = timeout if expired.is_set() else None
+    return Finished(code, out.decode(errors="replace"), text, late)
 
 
 def talk(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:

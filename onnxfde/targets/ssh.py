@@ -60,9 +60,13 @@ class Ssh:
         say(f"{self.name}: {len(job.cases)} models in turns")
         with tempfile.TemporaryFile() as payload:
             pack(job, payload)
-            size = payload.tell()
+            command = self.command(payload.tell())
             payload.seek(0)
-            done = attended(self.command(size), payload, timeout=job.timeout)
+            try:
+                done = attended(command, payload, timeout=job.timeout)
+            except OSError as error:
+                reason = f"'{command[0]}' cannot be started ({error.strerror})"
+                raise TargetError(f"{self.name}: {reason}; install ssh, or set {COMMAND}") from None
         answers = answers_in(done.out)
         if not answers:
             raise TargetError(f"{self.name}: {self.explained(done)}")
@@ -79,25 +83,39 @@ class Ssh:
         )
         options = [f"-o{name}={value}" for name, value in OPTIONS.items()]
         port = [] if self.port is None else ["-p", str(self.port)]
-        ssh = shlex.split(os.environ.get(COMMAND, "ssh"))
-        return [*ssh, *options, *port, "--", self.host, f"sh -c {shlex.quote(script)}"]
+        return [*ssh_command(), *options, *port, "--", self.host, f"sh -c {shlex.quote(script)}"]
 
     def explained(self, done: Finished) -> str:
         """What went wrong, and what to do about it."""
         known = {
             NO_FOLDER: "no temporary folder can be made there",
             NO_PYTHON: f"there is no {self.python} there; install it, or give its path: "
-            f"ssh://{self.host}/path/to/python3",
+            f"ssh://{self.address}/path/to/python3",
             NOT_UNPACKED: f"the files could not be unpacked there ({done.reason})",
             NOT_CONNECTED: f"{done.reason}; see that this works first: {self.check}",
         }
-        return done.reason if done.expired else known.get(done.code, done.reason)
+        silent = f"{self.python} gave no answer ({done.reason}); is it Python 3.9 or newer?"
+        return done.reason if done.expired is not None else known.get(done.code, silent)
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return self.host if self.port is None else f"{self.host}:{self.port}"
 
     @property
     def check(self) -> str:
         """A command that shows whether the machine can be reached."""
-        port = "" if self.port is None else f"-p {self.port} "
-        return f"ssh -o BatchMode=yes {port}{self.host} true"
+        port = [] if self.port is None else ["-p", str(self.port)]
+        return shlex.join([*ssh_command(), "-oBatchMode=yes", *port, self.host, "true"])
+
+
+def ssh_command() -> list[str]:
+    """`ssh`, or what the user puts in its place."""
+    text = os.environ.get(COMMAND) or "ssh"
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{COMMAND}={text}: {error}") from None
 
 
 def pack(job: Job, stream: IO[bytes]) -> None:
