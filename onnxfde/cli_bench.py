@@ -65,8 +65,7 @@ def bench(
     printed = str(json_file) == STDOUT
     if json_file is not None and not printed:
         files.check_target(json_file)
-        if json_file.resolve() in [f.resolve() for f in (*models, *([data] if data else []))]:
-            raise UsageError(f"--json {json_file} is a model or the data; choose another file")
+        refuse_other(json_file)
     with console.progress(quiet) as work:
         found = latency.bench(
             models,
@@ -90,6 +89,14 @@ def bench(
         typer.echo(f"onnxfde: {text}", err=True)
     if found.failed:
         raise typer.Exit(1)
+
+
+def refuse_other(file: Path) -> None:
+    """Refuse to replace anything but JSON: a model, its weights, the data."""
+    if file.is_file():
+        with file.open("rb") as stream:
+            if stream.read(1) not in (b"", b"{"):
+                raise UsageError(f"--json {file} exists and is not JSON; choose another file")
 
 
 targets = typer.Typer(no_args_is_help=True, help="Prepare what bench measures on.")

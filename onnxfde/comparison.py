@@ -102,7 +102,7 @@ class Comparison:
     def to_json(self) -> str:
         """The comparison as text."""
         content = {"schema": SCHEMA, "version": __version__, **asdict(self)}
-        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def line_of(file: str, row: Row, first: Row, here: Row, left_out: Mapping[int, str]) -> Line:
@@ -140,7 +140,7 @@ def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Lat
         speedup=ratio_of(first.seconds, run.seconds) if is_fine(first) else None,
         p50=float(p50),
         p90=float(p90),
-        least=float(times.min()),
+        least=run.least,
         turns=len(times),
         difference=difference,
     )

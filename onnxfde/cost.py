@@ -14,16 +14,25 @@ from onnxfde.graph import (
     ModelProto,
     NodeProto,
     attributes,
-    bodies,
     inferred_dims,
     keyed_tensors,
+    op_of,
 )
 
 MATRIX = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
 WINDOW = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1}
 """The input whose shape says how many values are summed."""
-RESCALED = {"DequantizeLinear": 1, "QuantizeLinear": 1, "MatMulInteger": 2, "ConvInteger": 2}
-"""Where the scales and zero points begin among a node's inputs."""
+WHOLE = {
+    "QuantizeLinear": (0,),
+    "DequantizeLinear": (0,),
+    "MatMulInteger": (0, 1),
+    "ConvInteger": (0, 1),
+    "QLinearMatMul": (0, 3),
+    "QLinearConv": (0, 3, 8),
+    "QGemm": (0, 3, 6),
+}
+"""The inputs of integer operators that are values; the others are scales and zero points."""
+UNCOUNTED = {"Attention", "DeformConv", "Einsum", "GRU", "LSTM", "RNN", "Scan", "Loop", "If"}
 QUANTIZED, SCALE = "_quantized", "_scale"
 """How onnxruntime's quantizer names a weight and a scale that it multiplies with later."""
 
@@ -31,9 +40,9 @@ QUANTIZED, SCALE = "_quantized", "_scale"
 def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
     """Multiply-adds of matrix products and convolutions in one run.
 
-    None where a shape is unknown, or nodes hide in functions or in the bodies of other nodes.
+    None where a shape is unknown, or an operator multiplies in a way that is not counted here.
     """
-    if model.functions or any(body for node in model.graph.node for body in bodies(node)):
+    if not all(op_of(n) and n.op_type not in UNCOUNTED for n in model.graph.node):
         return None
     known, total = inferred_dims(model, inputs), 0
     for node in model.graph.node:
@@ -59,11 +68,12 @@ def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
 
 def stored_weights(model: ModelProto) -> int:
     """Weights in whatever type they are stored; scales and zero points do not count."""
-    steps, whole = set(), set()
+    steps: set[str] = set()
+    whole: set[str] = set()
     for node in model.graph.node:
-        first = RESCALED.get(node.op_type)
-        steps |= set(node.input[first:] if first else ())
-        whole |= set(node.input[:first] if first else ())
+        values = WHOLE.get(node.op_type, ())
+        for place, name in enumerate(node.input if values else ()):
+            (whole if place in values else steps).add(name)
     steps |= {name.removesuffix(QUANTIZED) + SCALE for name in whole if name.endswith(QUANTIZED)}
     return sum(
         math.prod(tensor.dims)

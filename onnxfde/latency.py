@@ -27,6 +27,8 @@ from onnxfde.source import Data, open_model
 from onnxfde.targets.base import Case, Job, Measured, Row, Target, parse_target
 from onnxfde.targets.cpu import Cpu
 
+MOST_THREADS = 1024
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -35,6 +37,7 @@ class Prepared:
     subject: Subject
     case: Case | None = None
     left_out: Mapping[int, str] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
 
 
 def bench(
@@ -63,8 +66,10 @@ def bench(
     wanted = [parse_target(text) for text in dict.fromkeys(targets)]
     work, limits = work or Work(), check_range(input_range)
     prepared = [prepare(Path(m), batches, shapes or {}, data, limits) for m in models]
+    refuse_unknown(prepared, shapes or {})
     cases = tuple(p.case for p in prepared if p.case)
     job = Job(cases, threads, seconds, timeout)
+    refuse_too_long(job)
     found = [(target, attempt(target, job, work)) for target in wanted]
     reference = next((m for t, m in found if t.is_here), None)
     if reference is None and any(isinstance(m, Measured) for _, m in found):
@@ -85,8 +90,8 @@ def check_numbers(batches: Sequence[int], threads: int, seconds: float, timeout:
     """Refuse numbers that make no sense."""
     if any(batch < 1 for batch in batches):
         raise OptionError(f"--batch {min(batches)} is not a number ≥ 1")
-    if threads < 1:
-        raise OptionError(f"--threads {threads} is not a number ≥ 1")
+    if not 1 <= threads <= MOST_THREADS:
+        raise OptionError(f"--threads {threads} is not a number from 1 to {MOST_THREADS}")
     if not 0 <= seconds < float("inf"):
         raise OptionError(f"--seconds {seconds} is not a number ≥ 0")
     if not 0 < timeout < float("inf"):
@@ -100,7 +105,7 @@ def prepare(
     try:
         return prepared_case(file, asked, shapes, data, limits)
     except OnnxfdeError as error:
-        return Prepared(Subject(str(file), error=str(error)))
+        return Prepared(Subject(printable(file), error=str(error)))
 
 
 def prepared_case(
@@ -111,7 +116,7 @@ def prepared_case(
     specs = input_specs(graph) if graph else ort_specs(file)
     tensors = external_tensors(graph.model) if graph else ()
     outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))
-    refuse_unknown(specs, shapes)
+    refuse_types(specs)
     samples = samples_of(data, specs)
     feeds: dict[int, dict[str, Array]] = {}
     left_out: dict[int, str] = {}
@@ -119,20 +124,25 @@ def prepared_case(
     for batch in batch_sizes(specs, shapes, asked):
         try:
             fixed = fixed_specs(specs, batch, shapes, samples)
+            feeds[batch] = feed(fixed, samples, limits)
         except DataError as reason:
             left_out[batch] = str(reason)
             continue
-        feeds[batch] = feed(fixed, samples, limits)
         first = first or {spec.name: spec.dims for spec in fixed}
     if not feeds:
         raise DataError(next(iter(left_out.values())))
     subject = Subject(
-        str(file),
+        printable(file),
         bytes=sum(f.stat().st_size for f in (file, *outside)),
         parameters=stored_weights(graph.model) if graph else None,
         multiply_adds=multiply_adds(graph.model, first) if graph else None,
     )
-    return Prepared(subject, Case(file, outside, feeds), left_out)
+    return Prepared(subject, Case(file, outside, feeds), left_out, tuple(s.name for s in specs))
+
+
+def printable(file: Path) -> str:
+    """A file's name in which no byte is beyond Unicode."""
+    return str(file).encode(errors="replace").decode()
 
 
 def ort_specs(file: Path) -> Specs:
@@ -142,12 +152,29 @@ def ort_specs(file: Path) -> Specs:
     return session_inputs(file)
 
 
-def refuse_unknown(specs: Specs, shapes: Shapes) -> None:
-    """Refuse a shape for an input that is not there."""
-    names = [spec.name for spec in specs]
+def refuse_unknown(prepared: Sequence[Prepared], shapes: Shapes) -> None:
+    """Refuse a shape for an input that no model has."""
+    names = sorted({name for model in prepared for name in model.inputs})
     for name in shapes:
-        if name not in names:
-            raise DataError(f"--shape {name}: no such input; the inputs are {', '.join(names)}")
+        if names and name not in names:
+            raise OptionError(f"--shape {name}: no such input; the inputs are {', '.join(names)}")
+
+
+def refuse_too_long(job: Job) -> None:
+    """Refuse what cannot end in time."""
+    batches = len({batch for case in job.cases for batch in case.inputs})
+    if batches * job.seconds >= job.timeout:
+        raise OptionError(
+            f"--seconds {job.seconds:g} for each of {batches} batch sizes takes longer than "
+            f"--timeout {job.timeout:g}; raise --timeout"
+        )
+
+
+def refuse_types(specs: Specs) -> None:
+    """Refuse inputs that are no plain numbers."""
+    for spec in specs:
+        if spec.dtype.kind not in "fiub":
+            raise DataError(f"input '{spec.name}' holds {spec.dtype.name}, which bench cannot feed")
 
 
 def samples_of(data: Data | None, specs: Specs) -> Samples | None:

@@ -24,6 +24,7 @@ STATE = ("load", "memory")
 TIMES = ("batch", "speed-up (95 %)", "p50", "p90", "min")
 COUNTS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
 NOTABLE_DIFFERENCE = 1e-5
+NOTABLE_SPREAD = 0.01
 
 Cells = tuple[str, ...]
 
@@ -202,6 +203,8 @@ def remarks(found: Comparison) -> Iterator[str]:
                         f"({run.speedup.low:.3g} to {run.speedup.high:.3g}); "
                         "close other programs or raise --seconds"
                     )
+                if run.repeatability is not None and run.repeatability > NOTABLE_SPREAD:
+                    yield f"warning: {where}: the counts repeat only within {run.repeatability:.1%}"
                 if run.difference is None and is_elsewhere(place) and (run.p50 or run.instructions):
                     yield f"warning: {where}: its outputs could not be compared with this machine's"
                 elif run.difference is not None and run.difference > NOTABLE_DIFFERENCE:

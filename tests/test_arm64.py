@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -126,8 +128,24 @@ def test_a_crash_costs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_slow_model_is_given_up(tmp_path: Path) -> None:
     onnx.save(network(8, 8), tmp_path / "a.onnx")
-    (place,) = bench([tmp_path / "a.onnx"], targets=["arm64"], seconds=0, timeout=0.2).targets
+    (place,) = bench([tmp_path / "a.onnx"] * 2, targets=["arm64"], seconds=0, timeout=0.2).targets
     assert "it took longer than 0.2 s" in (place.error or "")
+
+
+def test_the_emulator_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    onnx.save(network(256, 4096), tmp_path / "a.onnx")
+    command = [sys.executable, "-m", "onnxfde", "bench", str(tmp_path / "a.onnx")]
+    process = subprocess.Popen(
+        [*command, "--batch", "512", "--target", "arm64"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    log = "onnxfde-*/counts-0"
+    assert wait_until(lambda: bool(runners(tmp_path) and list(tmp_path.glob(log))))
+    process.kill()
+    process.wait(20)
+    assert wait_until(lambda: not runners(tmp_path))
 
 
 def test_a_set_up_that_is_ready_is_left_alone() -> None:

@@ -18,8 +18,10 @@ from onnxfde.cli import app
 from onnxfde.errors import DataError, OptionError
 from onnxfde.inputs import InputSpec, make_samples
 from onnxfde.latency import bench
-from onnxfde.shapes import batch_sizes, fixed_specs
+from onnxfde.shapes import batch_sizes, feed, fixed_specs
+from onnxfde.targets.base import answers_in
 from onnxfde.targets.process import attended
+from onnxfde.targets.runner import RESULT
 from tests.models import build, mlp, twins
 from tests.processes import runners, wait_until
 
@@ -150,8 +152,9 @@ def test_free_axes_need_a_shape(tmp_path: Path) -> None:
     assert done.exit_code == 0
     done = run("bench", tmp_path / "p.onnx", "--seconds", "0", "--shape", "x:1,4,8,8")
     assert "does not fit" in done.stdout
-    done = run("bench", tmp_path / "p.onnx", "--seconds", "0", "--shape", "q:1,3,8,8")
-    assert "--shape q: no such input; the inputs are x" in done.stdout
+    known = ("--shape", "x:1,3,8,8")
+    done = run("bench", tmp_path / "p.onnx", *known, "--shape", "q:1,3,8,8")
+    assert "--shape q: no such input; the inputs are x" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,8 @@ def test_free_axes_need_a_shape(tmp_path: Path) -> None:
         (["--batch", "one"], 1, "--batch one: give whole numbers"),
         (["--batch", "0"], 1, "--batch 0 is not a number ≥ 1"),
         (["--threads", "0"], 1, "--threads 0"),
+        (["--threads", "1000000000000"], 1, "is not a number from 1 to 1024"),
+        (["--seconds", "3", "--batch", "1,2", "--timeout", "4"], 1, "raise --timeout"),
         (["--seconds", "-1"], 1, "--seconds -1"),
         (["--seconds", "nan"], 1, "--seconds nan"),
         (["--timeout", "0"], 1, "--timeout 0"),
@@ -193,21 +198,27 @@ def test_only_arm64_can_be_set_up() -> None:
     assert "only arm64 needs a set-up" in done.stderr
 
 
-def test_json_holds_what_the_table_shows_and_never_replaces_a_model(
-    model: Path, tmp_path: Path
-) -> None:
-    before = model.read_bytes()
-    done = run("bench", model, "--json", model)
-    assert done.exit_code == 2
-    assert model.read_bytes() == before
+def test_json_holds_what_the_table_shows(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
     assert run("bench", model, "--seconds", "0", "--json", file, "-q").stdout == ""
     content = json.loads(file.read_text())
-    assert json.loads(run("bench", model, "--seconds", "0", "--json", "-").stdout)["schema"] == 1
     assert content["schema"] == 1
     assert content["models"][0]["file"] == str(model)
     assert content["targets"][0]["lines"][0]["latencies"][0]["p50"] > 0
     assert content["settings"]["threads"] == 1
+    assert json.loads(run("bench", model, "--seconds", "0", "--json", "-").stdout)["schema"] == 1
+    assert run("bench", model, "--seconds", "0", "--json", file).exit_code == 0
+
+
+def test_json_replaces_nothing_but_json(tmp_path: Path) -> None:
+    path = tmp_path / "b.onnx"
+    onnx.save(mlp(*twins()), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    for victim in (path, tmp_path / "w.bin"):
+        before = victim.read_bytes()
+        done = run("bench", path, "--json", victim)
+        assert done.exit_code == 2
+        assert "is not JSON; choose another file" in done.stderr
+        assert victim.read_bytes() == before
 
 
 def test_weights_outside_the_model_count_and_run(tmp_path: Path) -> None:
@@ -225,7 +236,7 @@ def test_inputs_may_have_any_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_a_killed_bench(model: Path, tmp_path: Path, how: int) -> None:
     marked = tmp_path / "only-here.onnx"
     marked.write_bytes(model.read_bytes())
@@ -240,7 +251,7 @@ def test_no_process_outlives_a_killed_bench(model: Path, tmp_path: Path, how: in
     process.send_signal(how)
     process.wait(20)
     assert wait_until(lambda: not runners(tmp_path)), runners(tmp_path)
-    if how == signal.SIGTERM:
+    if how != signal.SIGKILL:
         assert not list(tmp_path.glob("onnxfde-*"))
 
 
@@ -254,6 +265,78 @@ def test_a_process_says_why_it_failed() -> None:
     assert (done.code, done.reason) == (1, "no luck")
     done = attended([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert done.reason == "signal 9"
+
+
+def test_models_with_unusual_ends_have_rows_too(model: Path, tmp_path: Path) -> None:
+    """No inputs at all, and outputs that are no numbers."""
+    onnx.save(
+        build("y = Identity(W)", inputs="", outputs="float[2,2] y", W=np.ones((2, 2), np.float32)),
+        tmp_path / "none.onnx",
+    )
+    text = build("y = Cast <to = 8> (x)", inputs="float[N,3] x", outputs="string[N,3] y")
+    onnx.save(text, tmp_path / "text.onnx")
+    found = bench([model, tmp_path / "none.onnx", tmp_path / "text.onnx"], seconds=0)
+    assert not found.failed
+    assert all(line.latencies[0].p50 for line in found.targets[0].lines)
+
+
+def test_inputs_that_are_no_numbers_are_refused(model: Path, tmp_path: Path) -> None:
+    onnx.save(
+        build("y = Identity(x)", inputs="string[N] x", outputs="string[N] y"),
+        tmp_path / "text.onnx",
+    )
+    found = bench([model, tmp_path / "text.onnx"], seconds=0)
+    assert "input 'x' holds object" in (found.models[1].error or "")
+    assert found.targets[0].lines[0].latencies[0].p50
+
+
+def test_inputs_with_leading_axes_of_their_own(tmp_path: Path) -> None:
+    both = build("y = MatMul(x, w)", inputs="float[N,3] x, float[3,5] w", outputs="float[N,5] y")
+    onnx.save(both, tmp_path / "two.onnx")
+    found = bench([tmp_path / "two.onnx"], batches=[1, 8], seconds=0)
+    assert [run_.left_out for run_ in found.targets[0].lines[0].latencies] == [None, None]
+    assert found.models[0].multiply_adds == 15
+
+
+def test_a_link_to_a_model_is_opened_as_the_link(model: Path, tmp_path: Path) -> None:
+    blob, folder = tmp_path / "blob", tmp_path / "links"
+    blob.write_bytes(model.read_bytes())
+    folder.mkdir()
+    (folder / "m.onnx").symlink_to(blob)
+    assert not bench([folder / "m.onnx"], seconds=0).failed
+
+
+def test_too_large_a_batch_is_left_out(model: Path) -> None:
+    found = bench([model], batches=[1, 10**12], seconds=0)
+    one, many = found.targets[0].lines[0].latencies
+    assert one.p50
+    assert "its inputs have 3,000,000,000,000 values" in (many.left_out or "")
+
+
+def test_an_answer_that_was_cut_off_is_no_answer() -> None:
+    whole = RESULT + '{"models": []}'
+    assert answers_in(f"motd\n{whole}\n{whole[:-3]}\n") == [{"models": []}]
+
+
+def test_samples_of_many_rows_are_put_end_to_end() -> None:
+    rows = np.arange(24.0).reshape(2, 4, 3)
+    specs = (spec("a", "N", 3),)
+    data = make_samples({"a": rows}, specs, "data")
+    fed = feed(fixed_specs(specs, 6, {}, data), data, (-1, 1))
+    assert np.array_equal(fed["a"], rows.reshape(8, 3)[:6])
+
+
+def test_data_that_contradicts_a_shape_is_refused() -> None:
+    specs = (spec("a", "N", "T"),)
+    data = make_samples({"a": np.zeros((5, 9))}, specs, "data")
+    with pytest.raises(DataError, match="the data for input 'a' is 2×9, --shape says 2×7"):
+        feed(fixed_specs(specs, 2, {"a": (1, 7)}, data), data, (-1, 1))
+
+
+def test_one_axis_has_one_length() -> None:
+    specs = (spec("a", "N", "T"), spec("b", "N", "T"))
+    with pytest.raises(DataError, match="axis 'T' two lengths"):
+        fixed_specs(specs, 1, {"a": (1, 5), "b": (1, 7)}, None)
 
 
 def spec(name: str, *dims: int | str | None) -> InputSpec:

@@ -57,6 +57,7 @@ def test_batched_products_are_counted_whole() -> None:
         "y = If (b) <then_branch = t () => (a) { a = MatMul(x, W) }, "
         "else_branch = e () => (a) { a = MatMul(x, W) }>",
         "z = NonZero(x) f = Cast <to = 1> (z) y = MatMul(f, W)",
+        'y = Einsum <equation = "ij,jk->ik"> (x, W)',
     ],
 )
 def test_what_cannot_be_told_is_not_guessed(body: str) -> None:
@@ -83,3 +84,16 @@ def test_an_int8_model_has_as_many_parameters_as_before() -> None:
     small = onnxfde.optimize(model, skip=("*",), int8="dynamic").model
     assert stored_weights(small) == stored_weights(model)
     assert multiply_adds(small, {"x": (2, 16)}) == multiply_adds(model, {"x": (2, 16)})
+
+
+def test_integer_operators_hold_weights_too() -> None:
+    model = build(
+        "y = QLinearMatMul(x, s, z, W, s, z, s, z)",
+        inputs="uint8[N,3] x",
+        outputs="uint8[N,2] y",
+        W=RNG.integers(0, 255, (3, 2)).astype(np.uint8),
+        s=np.ones(1, np.float32),
+        z=np.zeros(1, np.uint8),
+    )
+    assert stored_weights(model) == 6
+    assert multiply_adds(model, {"x": (4, 3)}) == 24

@@ -25,7 +25,7 @@ from onnxfde.targets.base import (
     refuse_incomplete,
     unpacked,
 )
-from onnxfde.targets.process import attended
+from onnxfde.targets.process import attended, too_late
 from onnxfde.targets.runner import REGIONS
 from onnxfde.targets.sysroot import CPUS, MARKER, find, read_counts
 
@@ -49,7 +49,7 @@ class Arm64:
             request = job.write(Path(folder), marker=MARKER, threads=1)
             while len(rows) < len(job.cases):
                 log = request.with_name(f"counts-{len(rows)}")
-                arguments = [str(RUNNER), "--count", str(len(rows)), str(request)]
+                arguments = [str(RUNNER), "--watch", "--count", str(len(rows)), str(request)]
                 command, env = sysroot.command(self.cpu, arguments, log)
                 done = attended(command, env=env, timeout=max(end - time.monotonic(), 0.0))
                 marks = iter(read_counts(log) if log.exists() else ())
@@ -57,7 +57,10 @@ class Arm64:
                     refuse_incomplete(answer, self.name)
                     version = answer.get("onnxruntime", version)
                     rows.append(counted_row(answer, marks))
-                if len(rows) < len(job.cases):
+                if done.expired is not None:
+                    left = len(job.cases) - len(rows)
+                    rows += [Row(error=too_late(job.timeout))] * left
+                elif len(rows) < len(job.cases):
                     rows.append(Row(error=done.reason))
         if all(row.error for row in rows) and not version:
             again = "if it says so of every model, run: onnxfde target setup arm64 --force"

@@ -6,6 +6,7 @@ Adding one is a file with `parse`, and a line in `TARGETS`.
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib
 import io
 import json
@@ -38,6 +39,11 @@ class Case:
     outside: tuple[Path, ...]
     inputs: Mapping[int, Mapping[str, Array]]
 
+    @property
+    def name(self) -> str:
+        """A name for a copy; the weights outside keep theirs."""
+        return f"model{self.file.suffix}"
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -54,7 +60,7 @@ class Job:
         models = []
         for i, case in enumerate(self.cases):
             inputs = {batch: f"inputs-{i}-{batch}.npz" for batch in case.inputs}
-            place = f"{folder}/{i}/{case.file.name}" if folder else str(case.file.resolve())
+            place = f"{folder}/{i}/{case.name}" if folder else str(case.file.absolute())
             names = list(next(iter(case.inputs.values()), {}))
             models.append({"file": place, "names": names, "inputs": inputs})
             for batch, name in inputs.items():
@@ -75,6 +81,7 @@ class Run:
     """What one batch size costs: the time of every turn, round by round, or instructions."""
 
     seconds: Rounds = ()
+    least: float | None = None
     instructions: tuple[float, ...] = ()
     simd: tuple[float, ...] = ()
     outputs: Sequence[Array] = ()
@@ -141,8 +148,12 @@ def unpacked(text: str) -> list[Array]:
 
 def answers_in(text: str) -> list[dict[str, Any]]:
     """The runner's answers, whatever else was printed."""
-    marked = [line for line in text.splitlines() if line.startswith(runner.RESULT)]
-    return [json.loads(line.removeprefix(runner.RESULT)) for line in marked]
+    answers = []
+    for line in text.splitlines():
+        if line.startswith(runner.RESULT):
+            with contextlib.suppress(json.JSONDecodeError):
+                answers.append(json.loads(line.removeprefix(runner.RESULT)))
+    return answers
 
 
 def refuse_incomplete(answer: Mapping[str, Any], where: str) -> None:
@@ -161,7 +172,8 @@ def row_of(found: Mapping[str, Any]) -> Row:
         return Row(error=found["error"])
     runs = {int(b): Run(error=message) for b, message in found["failed"].items()}
     for batch, text in found["outputs"].items():
-        runs[int(batch)] = Run(found["times"][batch], outputs=unpacked(text))
+        times, least = found["times"][batch], found["least"][batch]
+        runs[int(batch)] = Run(times, least, outputs=unpacked(text))
     return Row(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
 
 

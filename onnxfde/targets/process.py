@@ -28,9 +28,14 @@ class Finished:
     def reason(self) -> str:
         """Why it failed, as far as it said so."""
         if self.expired is not None:
-            return f"it took longer than {self.expired:g} s; raise --timeout or lower --seconds"
+            return too_late(self.expired)
         how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
         return next(filter(str.strip, reversed(self.err.splitlines())), how).strip()
+
+
+def too_late(timeout: float) -> str:
+    """What to say of a process that was given up."""
+    return f"it took longer than {timeout:g} s; raise --timeout or lower --seconds"
 
 
 def attended(
@@ -91,7 +96,7 @@ def deadline(process: subprocess.Popen[bytes], timeout: float | None) -> Iterato
         expired.set()
         end(process)
 
-    timer = threading.Timer(timeout or 0.0, expire)
+    timer = threading.Timer(min(timeout or 0.0, threading.TIMEOUT_MAX), expire)
     if timeout is not None:
         timer.start()
     try:

@@ -16,6 +16,7 @@ import gc
 import importlib.util
 import io
 import json
+import math
 import os
 import platform
 import signal
@@ -33,8 +34,10 @@ WARM_UP = 3
 FEWEST_TURNS = 2
 MOST_TURNS = 250
 REGIONS = ("warm-up", "warm-up", "nothing", "counted", "counted", "counted")
-SHORT_RUN, OFTEN = 0.05, 20
+SHORT_RUN, OFTEN = 0.02, 50
 MOST_VALUES = 1 << 18
+KINDS = "float double float16 bool int8 uint8 int16 uint16 int32 uint32 int64 uint64"
+NUMBERS = tuple(f"tensor({kind})" for kind in KINDS.split())
 LONGEST_MESSAGE = 300
 
 Found = dict[str, Any]
@@ -82,7 +85,7 @@ class Model:
         """The first values of every output, as a .npz in base64."""
         import numpy
 
-        values = [value for value in self.binding.get_outputs() if value.is_tensor()]
+        values = [value for value in self.binding.get_outputs() if value.data_type() in NUMBERS]
         stream = io.BytesIO()
         numpy.savez_compressed(stream, *(v.numpy().ravel()[:MOST_VALUES] for v in values))
         return base64.b64encode(stream.getvalue()).decode()
@@ -135,16 +138,18 @@ def trial(request: Request, index: int) -> Found:
         model = request.load(index)
     except failures() as error:
         return {"error": one_line(error)}
-    outputs, failed = {}, {}
+    outputs, failed, memory = {}, {}, None
     for batch, inputs in request.inputs(index).items():
         try:
             model.bind(inputs)
             model.run()
+            after = peak_memory()
+            if before is not None and after is not None:
+                memory = max(after - before, memory or 0)
             outputs[batch] = model.outputs()
+            peak_memory(restart=True)
         except failures() as error:
             failed[batch] = one_line(error)
-    after = peak_memory()
-    memory = None if before is None or after is None else max(after - before, 0)
     return {"outputs": outputs, "failed": failed, "memory": memory}
 
 
@@ -170,6 +175,7 @@ def timed(request: Request, tried: list[Found]) -> None:
     for i in works:
         tried[i]["loads"] = []
         tried[i]["times"] = {batch: [] for batch in tried[i]["outputs"]}
+        tried[i]["least"] = dict.fromkeys(tried[i]["outputs"], float("inf"))
     batches = dict.fromkeys(b for i in works for b in tried[i]["outputs"])
     models: dict[int, Model] = {}
     for turn in range(ROUNDS if works else 0):
@@ -183,14 +189,17 @@ def timed(request: Request, tried: list[Found]) -> None:
             for i in able:
                 models[i].bind(request.inputs(i)[batch])
             seconds = request.content["seconds"] / ROUNDS
-            for i, times in zip(able, take_turns([models[i] for i in able], seconds)):
-                tried[i]["times"][batch].append(times)
+            step, turns = take_turns([models[i] for i in able], seconds)
+            for i, times in zip(able, turns):
+                tried[i]["times"][batch].append(times[::step])
+                tried[i]["least"][batch] = min(tried[i]["least"][batch], *times)
 
 
-def take_turns(models: list[Model], seconds: float) -> list[list[float]]:
+def take_turns(models: list[Model], seconds: float) -> tuple[int, list[list[float]]]:
     """Run by run, each model in turn: once to have its weights at hand, once for the clock.
 
-    Of very many turns, every so-manieth is kept.
+    Also which turns to keep of very many: every so-manieth, but not always those in which the same
+    model was the first.
     """
     clock = time.perf_counter
     for model in models:
@@ -209,7 +218,9 @@ def take_turns(models: list[Model], seconds: float) -> list[list[float]]:
         turn += 1
     gc.enable()
     step = -(-turn // MOST_TURNS)
-    return [taken[::step] for taken in times]
+    while math.gcd(step, len(models)) > 1:
+        step += 1
+    return step, times
 
 
 def counted(request: Request, index: int) -> Found:
@@ -346,16 +357,15 @@ def main() -> None:
     except ImportError as error:
         answer({"broken": one_line(error), "python": sys.executable})
         return
-    request = Request(options.request)
+    request, children = Request(options.request), Children()
+    if options.watch:
+        stop_when_left_alone(children)
     if options.trial is not None:
         answer(trial(request, options.trial))
     elif options.count is not None:
         for index in range(options.count, len(request.models)):
             answer(counted(request, index))
     else:
-        children = Children()
-        if options.watch:
-            stop_when_left_alone(children)
         tried = [children.trial(request, i) for i in range(len(request.models))]
         timed(request, tried)
         answer({"models": tried, **host()})

@@ -120,14 +120,14 @@ def ssh_command() -> list[str]:
 
 def pack(job: Job, stream: IO[bytes]) -> None:
     """The runner, the request, the inputs and the models, with the weights they keep outside."""
-    with tarfile.open(fileobj=stream, mode="w") as tar:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
         tar.add(RUNNER.resolve(), "runner.py")
         for name, content in job.files(folder="models"):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
         for i, case in enumerate(job.cases):
-            tar.add(case.file.resolve(), f"models/{i}/{case.file.name}")
+            tar.add(case.file.resolve(), f"models/{i}/{case.name}")
             for file in case.outside:
                 tar.add(file.resolve(), f"models/{i}/{file.relative_to(case.file.parent)}")
 
