@@ -45,6 +45,8 @@ def measured(net: Net, part: str, known: dict[str, Any]) -> dict[str, Any]:
         )
         content = json.loads(found.to_json())
         for place in content["targets"]:
+            for name, line in zip(files, place["lines"], strict=True):
+                line["file"] = name
             targets[f"{place['target']}, {threads}"] = {**place, "threads": threads}
         models = content["models"]
     for name, model in zip(files, models, strict=True):

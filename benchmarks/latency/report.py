@@ -17,6 +17,15 @@ dynamic. "differs" is the largest difference of any output on the emulated ARM f
 relative to the largest output. The planted networks' time depends on their shape only."""
 TIME_HEADER = "variant | bytes | parameters | mult-adds"
 VAGUE = 1.1
+PANELS = {"cpu, 1": 64, "cpu, 2": 64, "arm64:cortex-a53, 1": 1, "arm64:cortex-a76, 1": 1}
+STYLES = {
+    "merged to 50 %": "o:",
+    "merged to 25 %": "o--",
+    "merged to 10 %": "o-",
+    "pruned like 10 %": "x-",
+    "int8": "s-",
+    "merged to 10 %, int8": "D-",
+}
 
 
 def write(results: dict[str, Any], folder: Path) -> None:
@@ -131,49 +140,36 @@ def findings(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
-    """Speed-up against the share of multiply-adds left."""
+    """How many times less than the original, against the size of the network."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    kinds = {"merged": "o", "pruned": "x", "int8": "s", "merged, int8": "D"}
-    wanted = [("cpu", 1, 64), ("cpu", 1, 1), ("arm64:cortex-a53", 1, 1), ("arm64:cortex-a76", 1, 1)]
-    figure, panels = plt.subplots(1, len(wanted), figsize=(16, 4.5), sharey=True)
-    for axes, (target, threads, batch) in zip(panels, wanted, strict=True):
-        for kind, marker in kinds.items():
+    figure, panels = plt.subplots(1, len(PANELS), figsize=(16, 4.8), sharey=True)
+    ordered = sorted(results.values(), key=lambda found: found["models"][0]["multiply_adds"])
+    for axes, (target, batch) in zip(panels, PANELS.items(), strict=True):
+        for variant, style in STYLES.items():
             points = [
-                point
-                for found in results.values()
-                for point in points_of(found, kind, target, threads, batch)
+                point for found in ordered for point in points_of(found, variant, target, batch)
             ]
-            if points:
-                axes.scatter(*zip(*points, strict=True), marker=marker, label=kind, alpha=0.7)
-        axes.plot([0.08, 1], [12.5, 1], color="grey", linewidth=0.8, label="proportional")
-        axes.set(xscale="log", yscale="log", xlabel="share of nonzero weights left")
-        axes.set_title(f"{target}, batch {batch}")
+            axes.plot(*zip(*points, strict=True), style, label=variant, markersize=5)
+        axes.axhline(1.0, color="grey", linewidth=0.8)
+        axes.set(xscale="log", yscale="log", xlabel="multiply-adds of the original, per sample")
+        axes.set_title(f"{target} thread(s), batch {batch}")
+        axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
+        axes.minorticks_off()
     panels[0].set_ylabel("times less than the original")
-    panels[-1].legend()
+    panels[0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
 
 def points_of(
-    found: dict[str, Any], kind: str, target: str, threads: int, batch: int
+    found: dict[str, Any], variant: str, target: str, batch: int
 ) -> Iterator[tuple[float, float]]:
-    """Share of weights and speed-up of every variant of a kind."""
-    for place in found["targets"].values():
-        if (place["target"], place["threads"]) != (target, threads):
-            continue
-        for model, line in zip(found["models"], place["lines"], strict=True):
-            own_kind, share = kind_of(model["file"])
-            for run in line["latencies"]:
-                if own_kind == kind and run["batch"] == batch and run["speedup"]:
-                    yield share, run["speedup"]["value"]
-
-
-def kind_of(variant: str) -> tuple[str, float]:
-    """`merged to 10 %, int8` as its kind and the share of weights left."""
-    words = variant.replace(",", " ").split()
-    kind = ", ".join(dict.fromkeys((words[0], *(w for w in words if w == "int8"))))
-    return kind, next((int(w) / 100 for w in words if w.isdecimal()), 1.0)
+    """Size of the original and ratio of a variant, if it was measured so."""
+    names = [model["file"] for model in found["models"]]
+    for run in found["targets"][target]["lines"][names.index(variant)]["latencies"]:
+        if run["batch"] == batch and run["speedup"]:
+            yield found["models"][0]["multiply_adds"], run["speedup"]["value"]
