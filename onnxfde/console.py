@@ -21,6 +21,7 @@ from onnxfde.verification import Verification
 
 LARGE_ERROR = 0.1
 SMALLER_EPS = "optimize with a smaller --eps"
+NO_INT8 = "optimize without --int8"
 REAL_INPUTS = ", or with the inputs the model really sees (--data or --input-range)"
 PLAIN_WIDTH = 140
 
@@ -69,6 +70,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     if report.unchanged:
         line(out, f"Nothing to do: {report.unchanged}.")
         line(out, f"{target} is the input, {how(target)}." if target else "Nothing was written.")
+        show_growth(out, report, target)
     else:
         show_totals(out, report, target)
     if verbose:
@@ -125,13 +127,32 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     if report.int8:
         show_int8(out, report.int8)
     if report.verification:
-        cure = f"{SMALLER_EPS}, or without --int8" if report.int8 else SMALLER_EPS
-        show_verification(out, report.verification, cure=cure)
+        show_verification(out, report.verification, cure=remedy(report))
     if report.certificate:
         show_certificate(out, report.certificate)
-    if count.after > count.before:
-        line(out, "The model grew: weights that other nodes read were copied (--skip such layers).")
+    show_growth(out, report, target)
     line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
+
+
+def remedy(report: Report) -> str:
+    """What would make the error smaller: less of what has the larger part in it."""
+    if report.int8 is None or report.verification is None:
+        return SMALLER_EPS
+    merged = (report.int8.merged.relative_l2 or 0.0) if report.int8.merged else 0.0
+    return SMALLER_EPS if merged > (report.verification.relative_l2 or 0.0) / 2 else NO_INT8
+
+
+def show_growth(out: Console, report: Report, target: str) -> None:
+    """Why the result is no smaller, in one line."""
+    grew = report.bytes.after > report.bytes.before
+    if report.parameters.after > report.parameters.before:
+        line(out, "The model grew: weights that other nodes read were copied (--skip such layers).")
+    elif report.int8 and report.int8.bytes.after >= report.int8.bytes.before:
+        line(out, "8 bits save nothing here: the layers are too small (leave out --int8).")
+    elif grew and files.is_ort(target):
+        line(out, "The file grew: onnxruntime's own format adds to small models (write .onnx).")
+    elif grew:
+        line(out, "The file grew: the notes on how it was made take more than was saved.")
 
 
 def show_int8(out: Console, found: Quantized) -> None:
@@ -139,11 +160,9 @@ def show_int8(out: Console, found: Quantized) -> None:
     if found.unmerged:
         line(out, f"not merged  {found.unmerged}")
     if found.merged:
-        show_verification(out, found.merged, "merged")
+        show_verification(out, found.merged, "merged", cure="")
     size = arrow(found.bytes.before, found.bytes.after)
     line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
-    if found.bytes.after >= found.bytes.before:
-        line(out, "8 bits save nothing here: the layers are too small (leave out --int8).")
 
 
 def show_certificate(out: Console, found: Certificate) -> None:
@@ -177,7 +196,7 @@ def show_verification(
     )
     if found.metric and found.metric_before is not None and found.metric_after is not None:
         line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
-    if found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
+    if cure and found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
         line(
             out,
             f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}"

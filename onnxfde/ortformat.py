@@ -28,10 +28,10 @@ def save(graph: Graph, path: Path, samples: Samples | None) -> None:
         made = stage.folder / "model.ort"
         try:
             before, after = convert(graph.model, graph.folder, made)
+            if samples is not None:
+                require_same(before, after, samples, path)
         except RuntimeUnavailable as reason:
             raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
-        if samples is not None:
-            require_same(before, after, samples, path)
         stage.copy(made, path)
 
 

@@ -43,7 +43,7 @@ from onnxfde.runtime import session_inputs
 from onnxfde.size import count_parameters, stored_bytes
 from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
 from onnxfde.trial import Compared, Trial
-from onnxfde.verification import Verification, compare, require_equal
+from onnxfde.verification import Verification, compare, require_equal, require_sense
 
 SMALLER = (*(2.0 ** (-k / 2) for k in range(1, 48)), 0.0)
 """What ε is multiplied with until a limit on the certified error is kept."""
@@ -171,10 +171,12 @@ def in_8_bits(done: Result, mode: Int8) -> Result:
         merged=before.verification,
         unmerged=before.unchanged,
     )
+    compared = trial.of(graph.model)
+    require_sense(compared.verification, before.verification, *compared[1:])
     report = replace(
         before,
         bytes=Change(before.bytes.before, found.bytes.after),
-        verification=trial.of(graph.model).verification,
+        verification=compared.verification,
         int8=found,
         unchanged=None,
     )

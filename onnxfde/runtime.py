@@ -37,6 +37,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 Array = npt.NDArray[Any]
 Run = Callable[[dict[str, Array]], list[Array]]
 Tick = Callable[[], None]
+ONNXRUNTIME = "onnxruntime"
 LOG_ERRORS_ONLY = 4
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
@@ -47,6 +48,7 @@ ORT_ERRORS = tuple(
     for kind in vars(ort_errors).values()
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
+RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, *ORT_ERRORS)
 
 
@@ -65,7 +67,7 @@ class Runner:
 def load(model: ModelProto, folder: Path | None) -> Runner:
     """Load a model; external weights are looked up in `folder`."""
     try:
-        return Runner(onnxruntime_runner(model, folder), "onnxruntime")
+        return Runner(onnxruntime_runner(model, folder), ONNXRUNTIME)
     except RuntimeUnavailable as first:
         try:
             return Runner(reference_runner(model, folder), "onnx.reference")
@@ -75,7 +77,7 @@ def load(model: ModelProto, folder: Path | None) -> Runner:
 
 def load_file(file: Path) -> Runner:
     """Load a model file, which may be in onnxruntime's own format."""
-    return Runner(started(file.read_bytes(), session_options(file.parent)), "onnxruntime")
+    return Runner(started(file.read_bytes(), session_options(file.parent)), ONNXRUNTIME)
 
 
 def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
@@ -106,7 +108,7 @@ def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> Run:
     def run(feeds: dict[str, Array]) -> list[Array]:
         try:
             return [np.asarray(a) for a in session.run(None, feeds)]
-        except ORT_ERRORS as error:
+        except RUN_ERRORS as error:
             raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
 
     return run
@@ -119,7 +121,7 @@ def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runne
     options.add_session_config_entry("session.save_model_format", "ORT")
     before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR)
     after = started(target.read_bytes(), session_options())
-    return Runner(before, "onnxruntime"), Runner(after, "onnxruntime")
+    return Runner(before, ONNXRUNTIME), Runner(after, ONNXRUNTIME)
 
 
 def quantized(

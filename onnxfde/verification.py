@@ -19,9 +19,21 @@ from onnxfde.graph import Graph
 from onnxfde.inputs import Samples
 from onnxfde.magnitude import magnitude_model
 from onnxfde.polynomial import FloatArray
-from onnxfde.runtime import Runner, Tick, load, load_file, no_tick, run_all
+from onnxfde.runtime import (
+    ONNXRUNTIME,
+    Runner,
+    Tick,
+    load,
+    load_file,
+    no_tick,
+    onnxruntime_runner,
+    run_all,
+)
 
 Array = npt.NDArray[Any]
+NONSENSE = 2.0
+"""A relative L2 that rounding to 8 bits does not explain; a constant has 1."""
+MUCH_WORSE = 5
 
 
 @dataclass(frozen=True)
@@ -46,25 +58,30 @@ def compare(
 ) -> tuple[Verification, list[Array], list[Array]]:
     """Run both models (a path is one in onnxruntime's own format); also returns their outputs."""
     try:
-        before = run_all(load(original.model, original.folder), samples, tick)
+        runner = load(original.model, original.folder)
+        before = run_all(runner, samples, tick)
     except RuntimeUnavailable as reason:
         return Verification(unverified=str(reason), source=samples.source), [], []
-    runner = load_result(result)
-    after = run_all(runner, samples, tick)
+    try:
+        runner = load_result(result, runner.engine)
+        after = run_all(runner, samples, tick)
+    except RuntimeUnavailable as reason:
+        raise VerificationError(
+            f"the result does not run although the original does: {reason}"
+        ) from None
     shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
     if shapes[0] != shapes[1]:
         raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
     return measure(before, after, samples, runner.engine), before, after
 
 
-def load_result(result: Graph | Path) -> Runner:
-    """Load a model that must run because its original does."""
-    try:
-        return load_file(result) if isinstance(result, Path) else load(result.model, result.folder)
-    except RuntimeUnavailable as reason:
-        raise VerificationError(
-            f"the result does not run although the original does: {reason}"
-        ) from None
+def load_result(result: Graph | Path, engine: str) -> Runner:
+    """Load a model that must run in onnxruntime if its original does."""
+    if isinstance(result, Path):
+        return load_file(result)
+    if engine == ONNXRUNTIME:
+        return Runner(onnxruntime_runner(result.model, result.folder), engine)
+    return load(result.model, result.folder)
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
@@ -152,6 +169,26 @@ def require_equal(
         raise VerificationError(
             f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
             "explains; nothing was written (please report this model)"
+        )
+
+
+def require_sense(
+    found: Verification, merged: Verification | None, before: list[Array], after: list[Array]
+) -> None:
+    """Raise if 8 bits made nonsense of a model.
+
+    Unless merging alone did, or the outputs hardly vary beside their size.
+    """
+    error = found.relative_l2
+    alone = (merged.relative_l2 or 0.0) if merged else 0.0
+    if error is None or error <= max(NONSENSE, MUCH_WORSE * alone):
+        return
+    old, new = flat(before), flat(after)
+    size = np.linalg.norm(old[np.isfinite(old)])
+    if np.linalg.norm(difference(old, new)) > size / MUCH_WORSE:
+        raise VerificationError(
+            f"--int8 changes the outputs by {error:.3g} times their spread, worse than a constant; "
+            "nothing was written, optimize without --int8 (or look at it with --no-verify)"
         )
 
 

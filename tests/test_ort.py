@@ -138,3 +138,25 @@ def test_verify_takes_the_file_that_is_shipped(tmp_path: Path) -> None:
     assert found.relative_l2 < 1e-6
     with pytest.raises(ModelError, match=r"no/a\.ort: no such file"):
         onnxfde.verify(tmp_path / "a.onnx", tmp_path / "no" / "a.ort")
+
+
+def test_outputs_that_python_cannot_read_are_one_line(tmp_path: Path) -> None:
+    model = build("y = Cast <to = 16> (x)", outputs="bfloat16[N,3] y")
+    onnx.save(model, tmp_path / "a.onnx")
+    done = cli("optimize", tmp_path / "a.onnx", tmp_path / "a.ort")
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "a.ort: write an .onnx file instead (onnxruntime: No corresponding" in done.stderr
+    assert not cli("optimize", tmp_path / "a.onnx", tmp_path / "a.ort", "--no-verify").exit_code
+
+
+def test_a_larger_file_is_remarked_once(tmp_path: Path) -> None:
+    onnx.save(mlp(*twins()), tmp_path / "a.onnx")
+    for options in (["--eps", "0"], ["--skip", "*"]):
+        done = cli("optimize", tmp_path / "a.onnx", tmp_path / "a.ort", *options)
+        assert done.stdout.count("The file grew: onnxruntime's own format") == 1
+    done = cli("optimize", tmp_path / "a.onnx", tmp_path / "b.ort", "--int8", "dynamic")
+    assert (done.stdout.count("save nothing here"), done.stdout.count("grew")) == (1, 0)
+    done = cli("optimize", tmp_path / "a.onnx", tmp_path / "b.onnx", "--eps", "0")
+    assert done.stdout.count("The file grew: the notes on how it was made") == 1
+    done = cli("optimize", tmp_path / "a.onnx", tmp_path / "b.onnx", "--skip", "*")
+    assert "grew" not in done.stdout

@@ -17,6 +17,7 @@ from onnxfde.errors import DataError, RuntimeUnavailable, VerificationError
 from onnxfde.graph import Graph, ModelProto, copy_of, reference_runner
 from onnxfde.inputs import input_specs, make_samples
 from onnxfde.magnitude import magnitude_model
+from onnxfde.runtime import load
 from onnxfde.verification import Verification, compare, require_equal
 from tests.models import build, mlp, outputs_of, twins
 
@@ -90,6 +91,27 @@ def test_a_result_that_does_not_run_is_an_error() -> None:
     plain = build("y = Identity(x)", outputs="float[N,3] y")
     with pytest.raises(VerificationError, match="does not run although the original does"):
         compared(plain, custom, x=X)
+
+
+def test_a_result_must_run_where_the_original_did() -> None:
+    """Reference kernels take types that onnxruntime's do not."""
+    plain = build("y = Identity(x)", outputs="float[N,3] y")
+    odd = build(
+        "k = Cast <to = 11> (x) q, s, z = DynamicQuantizeLinear(k) y = Cast <to = 1> (s)",
+        outputs="float[N,3] y",
+    )
+    assert load(odd, None).engine == "onnx.reference"
+    with pytest.raises(VerificationError, match="although the original does: onnxruntime: "):
+        compared(plain, odd, x=X)
+
+
+def test_a_result_that_fails_when_run_is_an_error() -> None:
+    plain = build("y = Identity(x)", outputs="float[N,3] y")
+    odd = build(
+        "s = Constant <value = int64[2] {7, 3}> () y = Reshape(x, s)", outputs="float[N,3] y"
+    )
+    with pytest.raises(VerificationError, match="although the original does: onnxruntime: "):
+        compared(plain, odd, x=X)
 
 
 def custom_layer() -> ModelProto:

@@ -1,7 +1,8 @@
 """ARM without a board: onnxruntime's aarch64 build under qemu, counted in instructions.
 
 Time under an emulator says nothing about a processor; how many instructions a run takes does, and
-it repeats. The outputs are those of the real ARM kernels.
+it repeats: the guest never sees the random name of a temporary folder, for one. The outputs are
+those of the real ARM kernels.
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ class Arm64:
             request = job.write(Path(folder), marker=MARKER, threads=1)
             while len(rows) < len(job.cases):
                 log = request.with_name(f"counts-{len(rows)}")
-                arguments = [str(RUNNER), "--watch", "--count", str(len(rows)), str(request)]
+                arguments = [str(RUNNER), "--watch", "--count", str(len(rows)), request.name]
                 command, env = sysroot.command(self.cpu, arguments, log)
-                done = attended(command, env=env, timeout=max(end - time.monotonic(), 0.0))
+                left = max(end - time.monotonic(), 0.0)
+                done = attended(command, env=env, timeout=left, cwd=request.parent)
                 marks = iter(read_counts(log) if log.exists() else ())
                 for answer in answers_in(done.out):
                     refuse_incomplete(answer, self.name)
                     version = answer.get("onnxruntime", version)
                     rows.append(counted_row(answer, marks))
                 if done.expired is not None:
-                    left = len(job.cases) - len(rows)
-                    rows += [Row(error=too_late(job.timeout))] * left
+                    unreached = len(job.cases) - len(rows)
+                    rows += [Row(error=too_late(job.timeout))] * unreached
                 elif len(rows) < len(job.cases):
                     rows.append(Row(error=done.reason))
         if all(row.error for row in rows) and not version:

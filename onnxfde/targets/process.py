@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 GRACE_SECONDS = 5.0
@@ -43,6 +44,7 @@ def attended(
     payload: IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    cwd: Path | None = None,
 ) -> Finished:
     """Run a command whose standard input stays open for as long as somebody waits for it.
 
@@ -51,7 +53,7 @@ def attended(
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=cwd
         ) as process,
         deadline(process, timeout) as expired,
     ):

@@ -111,7 +111,7 @@ class Request:
         """Read it; paths in it are relative to its folder."""
         with open(file, encoding="utf-8") as stream:
             self.content = json.load(stream)
-        self.file, self.folder = file, os.path.dirname(os.path.abspath(file))
+        self.file, self.folder = file, os.path.dirname(file)
         self.models: list[Found] = self.content["models"]
 
     def load(self, index: int) -> Model:
