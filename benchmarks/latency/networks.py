@@ -37,6 +37,7 @@ class Net:
     path: Path
     options: dict[str, Any]
     free_batch: bool = True
+    planted: bool = False
 
 
 def planted(inputs: int, neurons: int, seed: int = 0) -> onnx.ModelProto:
@@ -77,7 +78,7 @@ def planted_net(inputs: int, neurons: int) -> Net:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         onnx.save(planted(inputs, neurons), path)
-    return Net(name, path, {"quotient": "refit"})
+    return Net(name, path, {"quotient": "refit"}, planted=True)
 
 
 def cryptonets() -> Net:
@@ -105,10 +106,14 @@ def variants(net: Net) -> dict[str, Path]:
         like = found[f"merged to {share} %"]
         pruned = made(folder / f"pruned-{share}.onnx", partial(prune, net.path, like))
         found[f"pruned like {share} %"] = pruned
-    found["int8"] = made(folder / "int8.onnx", partial(quantize, net.path))
+    int8 = partial(merge, net, skip=("*",), int8="dynamic")
+    found["int8"] = made(folder / "int8.onnx", int8)
     for share in SHARES:
-        merged = found[f"merged to {share} %"]
-        small = made(folder / f"merged-{share}-int8.onnx", partial(quantize, merged))
+        if net.planted:
+            both = partial(quantize, found[f"merged to {share} %"])
+        else:
+            both = partial(merge, net, keep=share / 100, int8="dynamic")
+        small = made(folder / f"merged-{share}-int8.onnx", both)
         found[f"merged to {share} %, int8"] = small
     return found
 
@@ -127,7 +132,7 @@ def merge(net: Net, path: Path, **options: Any) -> None:
 
 
 def quantize(path: Path, target: Path) -> None:
-    """In 8 bits, by onnxfde."""
+    """What is merged already, in 8 bits: merging it again would take minutes and not differ."""
     onnxfde.optimize(path, skip=("*",), int8="dynamic").save(target)
 
 
