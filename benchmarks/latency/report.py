@@ -17,7 +17,12 @@ dynamic. "differs" is the largest difference of any output on the emulated ARM f
 relative to the largest output. The planted networks' time depends on their shape only."""
 TIME_HEADER = "variant | bytes | parameters | mult-adds"
 VAGUE = 1.1
-PANELS = {"cpu, 1": 64, "cpu, 2": 64, "arm64:cortex-a53, 1": 1, "arm64:cortex-a76, 1": 1}
+PANELS = {
+    "cpu, 1": ("time, 1 thread", 64),
+    "cpu, 2": ("time, 2 threads", 64),
+    "arm64:cortex-a53, 1": ("instructions, Cortex-A53", 1),
+    "arm64:cortex-a76, 1": ("instructions, Cortex-A76", 1),
+}
 STYLES = {
     "merged to 50 %": "o:",
     "merged to 25 %": "o--",
@@ -148,7 +153,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
     figure, panels = plt.subplots(1, len(PANELS), figsize=(16, 4.8), sharey=True)
     ordered = sorted(results.values(), key=lambda found: found["models"][0]["multiply_adds"])
-    for axes, (target, batch) in zip(panels, PANELS.items(), strict=True):
+    for axes, (target, (name, batch)) in zip(panels, PANELS.items(), strict=True):
         for variant, style in STYLES.items():
             points = [
                 point for found in ordered for point in points_of(found, variant, target, batch)
@@ -156,7 +161,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
             axes.plot(*zip(*points, strict=True), style, label=variant, markersize=5)
         axes.axhline(1.0, color="grey", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="multiply-adds of the original, per sample")
-        axes.set_title(f"{target} thread(s), batch {batch}")
+        axes.set_title(f"{name}, batch {batch}")
         axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50], ["0.5", "1", "2", "5", "10", "20", "50"])
         axes.minorticks_off()
     panels[0].set_ylabel("times less than the original")
