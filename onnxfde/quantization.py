@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from onnxfde.aliases import hide, show
 from onnxfde.errors import ModelError, UsageError
 from onnxfde.graph import (
     FLOATS,
     Array,
     Graph,
+    GraphProto,
     ModelProto,
     NodeProto,
     TensorProto,
@@ -26,8 +29,10 @@ from onnxfde.graph import (
     copy_of,
     keyed_tensors,
     make_tensor,
+    names_used,
     numpy_dtype,
     op_of,
+    to_array,
     upgraded,
 )
 from onnxfde.inputs import Samples
@@ -61,6 +66,7 @@ def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
     settle(given)
     unfit = unfit_nodes(Graph(given), mode)
     found = quantized(given, calibration(data, mode, names), excluded(unfit))
+    put_in_order(found.graph)
     show(found.graph, names)
     if not small_weights(found):
         reasons = [f"{names[alias]}: {reason}" for alias, reason in unfit.items()]
@@ -74,6 +80,24 @@ def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
     result.graph.ClearField("value_info")
     result.opset_import.extend(found.opset_import)
     return result
+
+
+def put_in_order(graph: GraphProto) -> None:
+    """Every node after those that make what it reads, in its bodies too; else as they were."""
+    nodes = list(graph.node)
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output}
+    order: dict[int, None] = {}
+
+    def visit(place: int) -> None:
+        for name in names_used(nodes[place]):
+            if name in makers and makers[name] not in order and makers[name] != place:
+                visit(makers[name])
+        order.setdefault(place)
+
+    for place in range(len(nodes)):
+        visit(place)
+    del graph.node[:]
+    graph.node.extend(nodes[place] for place in order)
 
 
 def calibration(
@@ -145,6 +169,8 @@ def why_unfit(graph: Graph, node: NodeProto, mode: Int8) -> str:
         return "its weight is the first factor, and has to be the second"
     if weight is not None and weight.data_type != TensorProto.FLOAT:
         return f"its weight is in {numpy_dtype(weight.data_type).name}, and has to be in float32"
+    if weight is not None and not np.isfinite(to_array(weight, None)).all():
+        return "its weight is not finite"
     if op == "MatMul" and weight is not None and len(weight.dims) != 2:
         return f"its weight has {len(weight.dims)} axes, and has to be a matrix"
     return why_unfit_gemm(graph, node, mode) if op == "Gemm" else ""

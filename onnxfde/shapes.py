@@ -69,7 +69,7 @@ def fixed_specs(specs: Specs, batch: int, shapes: Shapes, data: Samples | None) 
             return axis
         if isinstance(axis, str) and axis in named:
             return named[axis]
-        if place == 0:
+        if place == 0 and (spec is leader or spec.name not in shapes):
             return batch
         if known:
             return known[place]
@@ -127,7 +127,8 @@ def rows_for(spec: InputSpec, array: Array) -> Array:
     """As many rows of an array as an input takes; samples of many rows are put end to end."""
     if not spec.dims:
         return np.asarray(array.ravel()[0])
-    rows = array.reshape(-1, *array.shape[array.ndim - len(spec.dims) + 1 :])
+    axes = array.ndim - len(spec.dims) + 1
+    rows = array.reshape(math.prod(array.shape[:axes]), *array.shape[axes:])
     taken = np.ascontiguousarray(rows[np.arange(spec.fixed_batch or 1) % len(rows)])
     if taken.shape != spec.dims:
         have, want = ("×".join(map(str, shape)) for shape in (taken.shape, spec.dims))

@@ -333,6 +333,19 @@ def test_data_that_contradicts_a_shape_is_refused() -> None:
         feed(fixed_specs(specs, 2, {"a": (1, 7)}, data), data, (-1, 1))
 
 
+def test_a_leading_axis_without_a_name_takes_the_length_it_is_given() -> None:
+    specs = (spec("x", "N", 4), spec("t", None, 8))
+    first, second = fixed_specs(specs, 2, {"t": (5, 8)}, None)
+    assert (first.dims, second.dims) == ((2, 4), (5, 8))
+    assert fixed_specs(specs, 2, {}, None)[1].dims == (2, 8)
+
+
+def test_empty_axes_are_fed_as_they_are() -> None:
+    specs = (spec("a", "N", 0),)
+    data = make_samples({"a": np.zeros((3, 0))}, specs, "data")
+    assert feed(fixed_specs(specs, 2, {}, data), data, (-1, 1))["a"].shape == (2, 0)
+
+
 def test_one_axis_has_one_length() -> None:
     specs = (spec("a", "N", "T"), spec("b", "N", "T"))
     with pytest.raises(DataError, match="axis 'T' two lengths"):

@@ -649,3 +649,21 @@ def test_the_noise_of_8_bits_is_foreseen(seed: int) -> None:
     mean = exact.mean(axis=0)
     noise = float(np.mean((in_8_bits(hidden / mean, None) - exact / mean) ** 2))
     assert 1 / 3 <= rounding_noise(layer, x) / noise <= 3
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_bodies_may_read_what_a_quantized_node_makes(mode: Any) -> None:
+    rng = np.random.default_rng(0)
+    model = build(
+        "h = Gemm <transB = 1> (x, W) c = ReduceSum <keepdims = 0> (x) b = Cast <to = 9> (c) "
+        "y = If (b) <then_branch = t () => (a) { a = Add(h, h) }, "
+        "else_branch = e () => (a) { a = Neg(h) }>",
+        inputs="float[N,8] x",
+        outputs="float[N,4] y",
+        W=rng.normal(size=(4, 8)).astype(np.float32),
+    )
+    x = rng.uniform(0, 1, (64, 8)).astype(np.float32)
+    found = onnxfde.optimize(model, data={"x": x}, int8=mode).report.verification
+    assert found is not None
+    assert found.relative_l2 is not None
+    assert found.relative_l2 < 0.1
