@@ -14,16 +14,13 @@ from onnxfde.graph import Dims, external_tensors, locate
 from onnxfde.inputs import (
     Array,
     Range,
-    Samples,
     check_range,
     input_specs,
-    load_samples,
-    make_samples,
 )
 from onnxfde.options import DEFAULT_RANGE
 from onnxfde.passes.base import Work
 from onnxfde.shapes import Shapes, Specs, batch_sizes, feed, fixed_specs
-from onnxfde.source import Data, open_model
+from onnxfde.source import Data, open_model, samples_of
 from onnxfde.targets.base import Case, Job, Measured, Row, Target, parse_target
 from onnxfde.targets.cpu import Cpu
 
@@ -117,7 +114,7 @@ def prepared_case(
     tensors = external_tensors(graph.model) if graph else ()
     outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))
     refuse_types(specs)
-    samples = samples_of(data, specs)
+    samples = None if data is None else samples_of(data, specs)
     feeds: dict[int, dict[str, Array]] = {}
     left_out: dict[int, str] = {}
     first: dict[str, Dims] = {}
@@ -175,15 +172,6 @@ def refuse_types(specs: Specs) -> None:
     for spec in specs:
         if spec.dtype.kind not in "fiub":
             raise DataError(f"input '{spec.name}' holds {spec.dtype.name}, which bench cannot feed")
-
-
-def samples_of(data: Data | None, specs: Specs) -> Samples | None:
-    """The user's data for one model."""
-    if data is None:
-        return None
-    if isinstance(data, Mapping):
-        return make_samples(data, specs, "the data")
-    return load_samples(Path(data), specs)
 
 
 def attempt(target: Target, job: Job, work: Work) -> Measured | TargetError:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from onnxfde import files
 from onnxfde.graph import Graph, ModelProto, check, external_tensors, locate
 from onnxfde.inputs import (
+    InputSpec,
     Range,
     Samples,
     check_range,
@@ -63,13 +64,20 @@ def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[Probe, st
     limits = check_range(limits)
     if data is None:
         return Probe(limits), None
-    specs = input_specs(graph)
+    probe = Probe(limits, samples_of(data, input_specs(graph)))
+    if not isinstance(data, Mapping):
+        return probe, files.sha256(Path(data))
+    digest = hashlib.sha256()
+    for name in sorted(data):
+        digest.update(np.ascontiguousarray(data[name]).tobytes())
+    return probe, digest.hexdigest()
+
+
+def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
+    """The user's data for the inputs of one model."""
     if isinstance(data, Mapping):
-        samples, digest = make_samples(data, specs, "the data"), hashlib.sha256()
-        for name in sorted(data):
-            digest.update(np.ascontiguousarray(data[name]).tobytes())
-        return Probe(limits, samples), digest.hexdigest()
-    return Probe(limits, load_samples(Path(data), specs)), files.sha256(Path(data))
+        return make_samples(data, specs, "the data")
+    return load_samples(Path(data), specs)
 
 
 def verification_samples(graph: Graph, probe: Probe) -> Samples:
