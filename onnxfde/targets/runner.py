@@ -3,8 +3,8 @@
 It needs Python 3.9, numpy and onnxruntime and nothing of onnxfde, so that one file measures on this
 machine, under an emulator and on a board. `runner.py REQUEST` tries every model in a process of
 its own (outputs, peak memory, what fails) and then times those that work, in turns: whatever
-disturbs the machine disturbs all of them alike. `--count I` instead runs model I and those after it
-between markers for an instruction counter, with an answer for each.
+disturbs the machine disturbs all of them alike. `--count I` instead runs model I between markers
+for an instruction counter.
 """
 
 from __future__ import annotations
@@ -370,8 +370,7 @@ def main() -> None:
     if options.trial is not None:
         answer(trial(request, options.trial))
     elif options.count is not None:
-        for index in range(options.count, len(request.models)):
-            answer(counted(request, index))
+        answer(counted(request, options.count))
     else:
         tried = [children.trial(request, i) for i in range(len(request.models))]
         timed(request, tried)
