@@ -28,15 +28,16 @@ from benchmarks import table
 from benchmarks.cryptonets import images
 from benchmarks.nets import trained
 from benchmarks.tasks import Array, mnist_rows, shared_file
-from onnxfde.graph import Graph, ModelProto
-from onnxfde.metric import Metric
+from onnxfde.graph.match import find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.neurons.kernels import Metric
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.refit import squared
 from onnxfde.options import Int8
 from onnxfde.passes.merge_neurons import MergeNeurons, replaced
-from onnxfde.pattern import find_layers
-from onnxfde.polynomial import Layer
-from onnxfde.quotients import squared
-from onnxfde.runtime import quiet
-from onnxfde.source import open_data
+from onnxfde.running.opening import open_data
+from onnxfde.running.runtime import quiet
 
 IMAGES, CALIBRATION = 4000, 512
 MODES: tuple[Int8, ...] = ("dynamic", "static")

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from onnxfde.polynomial import Layer
+from onnxfde.neurons.layer import Layer
 
 
 def backward_closure(layer: Layer, eps: float) -> set[frozenset[int]]:

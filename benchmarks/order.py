@@ -15,14 +15,14 @@ import numpy as np
 
 from benchmarks import table
 from benchmarks.nets import trained
-from onnxfde.budget import Budget
-from onnxfde.files import read_model
-from onnxfde.graph import Graph
-from onnxfde.inputs import latin_hypercube
-from onnxfde.merging import MergeTree, merge_tree
-from onnxfde.metric import Metric
-from onnxfde.pattern import find_layers
-from onnxfde.polynomial import Layer
+from onnxfde.graph.files import read_model
+from onnxfde.graph.match import find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.neurons.block_search import Budget
+from onnxfde.neurons.kernels import Metric
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.merge_order import MergeTree, merge_tree
+from onnxfde.running.samples import latin_hypercube
 
 STEPS = (0.01, 0.03, 0.1, 0.2, 0.3)
 

@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 
 from benchmarks.nets import square_net
-from onnxfde.graph import Graph, copy_of
-from onnxfde.pattern import find_layers
-from onnxfde.polynomial import Layer
-from onnxfde.rewrite import write_layer
+from onnxfde.graph.edit import write_layer
+from onnxfde.graph.match import find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.graph.tensors import copy_of
+from onnxfde.neurons.layer import Layer
 
 
 def layer_of(model: onnx.ModelProto) -> Layer:

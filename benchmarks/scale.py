@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import naive, table
-from onnxfde.closure import Effort
-from onnxfde.lumping import partition
-from onnxfde.merging import merge_tree
+from onnxfde.lumping.closure import Effort
+from onnxfde.lumping.partition import partition
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.merge_order import merge_tree
 from onnxfde.options import Linkage, Relation
-from onnxfde.polynomial import Layer
 
 EPS = 0.05
 NOISE = 1e-4

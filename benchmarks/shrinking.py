@@ -23,8 +23,8 @@ from benchmarks import peers
 from benchmarks.cryptonets import images
 from benchmarks.nets import TASKS, trained
 from benchmarks.tasks import Array, mnist_rows, shared_file
+from onnxfde.graph.size import count_parameters
 from onnxfde.options import Quotient
-from onnxfde.size import count_parameters
 
 ROWS = 1000
 IMAGES = 4000

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxfde.comparison import Comparison
     from onnxfde.errors import OnnxfdeError
     from onnxfde.inspection import Inspection, inspect
-    from onnxfde.latency import bench
+    from onnxfde.lumping.refinement import refine
+    from onnxfde.lumping.system import Partition, PolynomialSystem, encode, quotient
+    from onnxfde.machines.benchmark import bench
+    from onnxfde.machines.results import Comparison
+    from onnxfde.neurons.layer import Layer
     from onnxfde.pipeline import Result, optimize, verify
-    from onnxfde.polynomial import Layer
-    from onnxfde.refinement import refine
     from onnxfde.report import Report
-    from onnxfde.system import Partition, PolynomialSystem, encode, quotient
-    from onnxfde.verification import Verification
+    from onnxfde.running.verification import Verification
 
 __version__ = "0.1.0"
 __all__ = [
@@ -44,21 +44,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "Comparison": "comparison",
+    "Comparison": "machines.results",
     "Inspection": "inspection",
-    "Layer": "polynomial",
+    "Layer": "neurons.layer",
     "OnnxfdeError": "errors",
-    "Partition": "system",
-    "PolynomialSystem": "system",
+    "Partition": "lumping.system",
+    "PolynomialSystem": "lumping.system",
     "Report": "report",
     "Result": "pipeline",
-    "Verification": "verification",
-    "bench": "latency",
-    "encode": "system",
+    "Verification": "running.verification",
+    "bench": "machines.benchmark",
+    "encode": "lumping.system",
     "inspect": "inspection",
     "optimize": "pipeline",
-    "quotient": "system",
-    "refine": "refinement",
+    "quotient": "lumping.system",
+    "refine": "lumping.refinement",
     "verify": "pipeline",
 }
 

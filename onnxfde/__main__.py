@@ -1,6 +1,6 @@
 """`python -m onnxfde`."""
 
-from onnxfde.cli import main
+from onnxfde.command.main import main
 
 if __name__ == "__main__":
     main()

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxfde.affine import op
-from onnxfde.budget import Budget
-from onnxfde.graph import Graph
-from onnxfde.inputs import Range
-from onnxfde.minimal import Minimal
+from onnxfde.graph.match import Match, Refusal, find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import op
+from onnxfde.graph.size import count_parameters
+from onnxfde.neurons.block_search import Budget
+from onnxfde.neurons.free_search import Minimal
+from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.options import DEFAULT_RANGE
-from onnxfde.passes.base import PassResult, Work
 from onnxfde.passes.merge_neurons import budget_search
-from onnxfde.pattern import Match, Refusal, find_layers
-from onnxfde.probe import LayerInputs
-from onnxfde.size import count_parameters
-from onnxfde.source import Data, Model, open_data, open_model
-from onnxfde.spectrum import lower_bounds
+from onnxfde.passes.result import PassResult
+from onnxfde.progress import Work
+from onnxfde.running.layer_inputs import LayerInputs
+from onnxfde.running.opening import Data, Model, open_data, open_model
+from onnxfde.running.samples import Range
 
 LADDER = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
 ACTIVATIONS = (

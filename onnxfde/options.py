@@ -1,6 +1,5 @@
 """The choices that options offer; imports nothing, so that `--help` stays fast."""
 
-from collections.abc import Callable
 from typing import Literal
 
 Semantics = Literal["budget", "paper", "erode"]
@@ -11,13 +10,6 @@ Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
 Int8 = Literal["dynamic", "static"]
 
-Tell = Callable[[int, int], None]
-"""Hears how much of some work is done: steps done, and steps in all."""
-
 DEFAULT_EPS = 0.1
 DEFAULT_RANGE = (-1.0, 1.0)
 DEFAULT_SEED = 0
-
-
-def silent(done: int, total: int) -> None:
-    """Hear nothing."""

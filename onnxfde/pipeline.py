@@ -14,13 +14,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from onnxfde import __version__, files, ortformat
-from onnxfde.budget import ROUNDING_STEPS
-from onnxfde.certificate import Certificate, Proof
+from onnxfde import __version__
 from onnxfde.errors import DataError
-from onnxfde.graph import ROUNDOFF, Graph, ModelProto, copy_of
-from onnxfde.inputs import InputSpec, Range, input_specs
+from onnxfde.graph import files
+from onnxfde.graph.input_specs import InputSpec, input_specs
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.size import count_parameters, stored_bytes
+from onnxfde.graph.stamp import is_own_work, stamp
+from onnxfde.graph.tensors import copy_of
 from onnxfde.inspection import why_nothing
+from onnxfde.neurons.block_search import ROUNDING_STEPS
+from onnxfde.numbers import ROUNDOFF
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_RANGE,
@@ -32,18 +37,20 @@ from onnxfde.options import (
     Relation,
     Semantics,
 )
-from onnxfde.passes.base import LayerChange, PassResult, Work
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.probe import Probe
-from onnxfde.provenance import is_own_work, stamp
-from onnxfde.quantization import check_options, quantize, refuse, small_weights
+from onnxfde.passes.result import LayerChange, PassResult
+from onnxfde.progress import Work
+from onnxfde.proof.certificate import Certificate, Proof
 from onnxfde.report import Change, Quantized, Report
-from onnxfde.runtime import session_inputs
-from onnxfde.size import count_parameters, stored_bytes
-from onnxfde.source import Data, Model, Source, open_data, open_model, verification_samples
-from onnxfde.trial import Compared, Trial
-from onnxfde.verification import Verification, compare, require_equal, require_sense
+from onnxfde.running import ort_format as ortformat
+from onnxfde.running.int8 import check_options, quantize, refuse, small_weights
+from onnxfde.running.layer_inputs import Probe
+from onnxfde.running.opening import Data, Model, Source, open_data, open_model, verification_samples
+from onnxfde.running.runtime import session_inputs
+from onnxfde.running.samples import Range
+from onnxfde.running.side_by_side import Compared, Trial
+from onnxfde.running.verification import Verification, compare, require_equal, require_sense
 
 SMALLER = (*(2.0 ** (-k / 2) for k in range(1, 48)), 0.0)
 """What ε is multiplied with until a limit on the certified error is kept."""
@@ -207,7 +214,7 @@ def proven(
     def tried(merge: MergeNeurons) -> tuple[PassResult, Certificate | None]:
         result = passes(graph, merge, probe, work)
         with work.timed("certify"):
-            return result, proof.of(graph, result, probe.box(graph))
+            return result, proof.of(graph, Graph(result.model, graph.folder), probe.box(graph))
 
     found, certificate = tried(merge)
     if certificate is None or proof.holds(certificate):

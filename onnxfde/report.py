@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from onnxfde.certificate import Certificate
+from onnxfde.graph.match import Refusal
 from onnxfde.options import Int8
-from onnxfde.passes.base import Fold, LayerChange
-from onnxfde.pattern import Refusal
-from onnxfde.verification import Verification
+from onnxfde.passes.result import Fold, LayerChange
+from onnxfde.proof.certificate import Certificate
+from onnxfde.running.verification import Verification
 
 SCHEMA = 1
 STAGES = (

@@ -19,22 +19,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxfde.affine import (
-    ELEMENTWISE,
-    Affine,
-    NoMatch,
-    affine,
-    fold_after,
-    label,
-    op,
-    with_carrier,
-)
-from onnxfde.graph import ROUNDOFF, Graph, ModelProto, NodeProto, copy_of
-from onnxfde.passes.base import Fold, PassResult, Work
-from onnxfde.pattern import AFFINE, Refusal, walk_on
-from onnxfde.polynomial import FloatArray, cast
-from onnxfde.rewrite import Edit
-from onnxfde.size import count_parameters
+from onnxfde.graph.affine import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
+from onnxfde.graph.edit import Edit
+from onnxfde.graph.match import AFFINE, Refusal, walk_on
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import label, op
+from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.size import count_parameters
+from onnxfde.graph.tensors import copy_of
+from onnxfde.numbers import ROUNDOFF, FloatArray, cast
+from onnxfde.passes.result import Fold, PassResult
+from onnxfde.progress import Work
 
 
 @dataclass(frozen=True)

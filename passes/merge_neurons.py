@@ -15,13 +15,22 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from onnxfde.budget import Budget, Reduced, constant_layer
-from onnxfde.closure import Effort
 from onnxfde.errors import OptionError, UsageError
-from onnxfde.evidence import Evidence
-from onnxfde.graph import ROUNDOFF, Graph, copy_of
-from onnxfde.lumping import Dendrogram, partition
-from onnxfde.minimal import Minimal
+from onnxfde.graph.edit import write_layer
+from onnxfde.graph.match import Match, find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.graph.tensors import copy_of
+from onnxfde.lumping.closure import Effort
+from onnxfde.lumping.partition import Dendrogram, partition
+from onnxfde.neurons.balance import balanced
+from onnxfde.neurons.block_search import Budget, Reduced, constant_layer
+from onnxfde.neurons.free_search import Minimal
+from onnxfde.neurons.held_out import Evidence
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.lower_bound import lower_bound
+from onnxfde.neurons.quotients import backward_single, forward_exact, forward_single
+from onnxfde.neurons.refit import refit
+from onnxfde.numbers import ROUNDOFF, Blocks
 from onnxfde.options import (
     DEFAULT_EPS,
     DEFAULT_SEED,
@@ -31,16 +40,10 @@ from onnxfde.options import (
     Quotient,
     Relation,
     Semantics,
-    Tell,
-    silent,
 )
-from onnxfde.passes.base import LayerChange, PassResult, Work
-from onnxfde.pattern import Match, find_layers
-from onnxfde.polynomial import Blocks, Layer
-from onnxfde.probe import LayerInputs, Probe
-from onnxfde.quotients import backward_single, balanced, forward_exact, forward_single, refit
-from onnxfde.rewrite import write_layer
-from onnxfde.spectrum import lower_bound
+from onnxfde.passes.result import LayerChange, PassResult
+from onnxfde.progress import Tell, Work, silent
+from onnxfde.running.layer_inputs import LayerInputs, Probe
 from onnxfde.threads import few_threads
 
 MOST_PAIRED = 2048

@@ -9,9 +9,11 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from onnxfde.graph import Graph, ModelProto
-from onnxfde.inputs import Samples, input_specs
-from onnxfde.runtime import load, run_all
+from onnxfde.graph.input_specs import input_specs
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.running.runtime import load, run_all
+from onnxfde.running.samples import Samples
 
 Array = npt.NDArray[Any]
 

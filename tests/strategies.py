@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from onnxfde.polynomial import Layer
+from onnxfde.neurons.layer import Layer
 
 
 @st.composite

@@ -13,17 +13,40 @@ import pytest
 import onnxfde
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "onnxfde"
 FILES = {
-    **{f"onnxfde.{p.stem}": p for p in (ROOT / "onnxfde").glob("*.py") if p.stem != "__init__"},
-    **{f"onnxfde.passes.{p.stem}": p for p in (ROOT / "passes").glob("*.py")},
-    **{f"onnxfde.targets.{p.stem}": p for p in (ROOT / "onnxfde" / "targets").glob("[!_]*.py")},
+    **{
+        ".".join(("onnxfde", *path.relative_to(PACKAGE).with_suffix("").parts)): path
+        for path in PACKAGE.rglob("*.py")
+        if path.stem != "__init__" and "passes" not in path.parts
+    },
+    **{f"onnxfde.passes.{path.stem}": path for path in (ROOT / "passes").glob("[!_]*.py")},
 }
-RUNNER = "onnxfde.targets.runner"
-MATHEMATICS = {
-    "polynomial", "metric", "distance", "closure", "lumping", "merging", "quotients", "budget",
-    "system", "refinement", "intervals", "curves", "maps", "bounds", "chains", "objective",
-    "descent", "evidence", "spectrum", "minimal", "ratios",
-}  # fmt: skip
+RUNNER = "onnxfde.machines.targets.runner"
+RUNTIME = "onnxfde.running.runtime"
+
+LEAVES = {"errors", "numbers", "options", "progress", "threads"}
+TOP = {"inspection", "pipeline", "report"}
+BELOW = {
+    "leaves": set(),
+    "neurons": {"leaves"},
+    "lumping": {"leaves", "neurons"},
+    "graph": {"leaves", "neurons"},
+    "proof": {"leaves", "neurons", "graph"},
+    "running": {"leaves", "neurons", "graph"},
+    "passes": {"leaves", "neurons", "lumping", "graph", "proof", "running"},
+    "machines": {"leaves", "graph", "running"},
+    "top": {"leaves", "neurons", "lumping", "graph", "proof", "running", "passes", "machines"},
+}
+ALLOWED: dict[str, set[str]] = {**BELOW, "command": {*BELOW}}
+"""Which rooms a room may import besides itself."""
+
+
+def room(module: str) -> str:
+    first = module.split(".")[1]
+    if first in LEAVES:
+        return "leaves"
+    return "top" if first in TOP else {"demo": "command", "__main__": "command"}.get(first, first)
 
 
 def imports(path: Path) -> set[str]:
@@ -53,20 +76,27 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
 @pytest.mark.parametrize(
     ("package", "door"),
     [
-        ("onnx", {"onnxfde.graph"}),
-        ("onnx_graphsurgeon", {"onnxfde.graph"}),
-        ("onnxruntime", {"onnxfde.runtime", RUNNER}),
+        ("onnx_graphsurgeon", {"onnxfde.graph.edit"}),
+        ("onnxruntime", {RUNTIME, RUNNER}),
     ],
 )
 def test_one_module_talks_to_each_graph_library(package: str, door: set[str]) -> None:
     assert users_of(package) == door
 
 
-def test_the_mathematics_knows_nothing_of_graphs() -> None:
-    allowed = {f"onnxfde.{name}" for name in MATHEMATICS | {"options", "errors", "threads"}}
-    for name in MATHEMATICS:
-        own = {i for i in imports(FILES[f"onnxfde.{name}"]) if i in FILES}
-        assert own <= allowed, name
+def test_only_the_graph_room_talks_to_onnx() -> None:
+    assert {room(name) for name in users_of("onnx")} == {"graph"}
+
+
+def test_every_module_has_a_room() -> None:
+    assert {room(name) for name in FILES} == ALLOWED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_room_imports_only_what_is_below_it(name: str) -> None:
+    own = room(name)
+    used = {room(other) for other in imports(FILES[name]) & FILES.keys()}
+    assert used - {own} <= ALLOWED[own]
 
 
 def test_the_runner_needs_nothing_of_onnxfde() -> None:
@@ -88,7 +118,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_the_command_line_starts_without_the_heavy_modules() -> None:
     heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon"}
-    assert not heavy & loaded_by("import onnxfde.cli")
+    assert not heavy & loaded_by("import onnxfde.command.main")
 
 
 def test_merging_independent_neurons_does_not_load_scipy_or_graphsurgeon() -> None:
@@ -112,7 +142,7 @@ def test_public_names_exist() -> None:
         _ = onnxfde.nothing
 
 
-@pytest.mark.parametrize("door", ["onnxfde.runtime", RUNNER])
+@pytest.mark.parametrize("door", [RUNTIME, RUNNER])
 def test_telemetry_is_off_before_onnxruntime_is_imported(door: str) -> None:
     source = FILES[door].read_text()
     assert source.index('"ORT_DISABLE_TELEMETRY"') < source.index("import onnxruntime\n")

@@ -12,11 +12,12 @@ import pytest
 import onnxfde
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.errors import OptionError, UsageError
-from onnxfde.graph import Graph, copy_of
+from onnxfde.graph.model import Graph
+from onnxfde.graph.stamp import weights_hash
+from onnxfde.graph.tensors import copy_of
 from onnxfde.inspection import rounded_up
 from onnxfde.options import Quotient
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.provenance import weights_hash
 from tests.models import Array, build, mlp, outputs_of, twins
 
 W, B, V, C = twins()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Section
-from onnxfde.scoreboard import amount, seconds
+from onnxfde.command.bench_table import amount, seconds
 
 NOTE = """Every variant of a network runs in turns with the others (`onnxfde.bench`). "×" is how
 many times less than the original: median time here, with a 95 % interval where that is wide, and

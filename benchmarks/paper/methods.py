@@ -26,12 +26,13 @@ import onnx
 import onnxfde
 from benchmarks.paper.published import Row
 from benchmarks.tasks import Array
-from onnxfde.graph import Graph, copy_of
+from onnxfde.graph.edit import write_layer
+from onnxfde.graph.match import Match, find_layers
+from onnxfde.graph.model import Graph
+from onnxfde.graph.size import count_parameters
+from onnxfde.graph.tensors import copy_of
+from onnxfde.neurons.layer import Layer
 from onnxfde.options import Quotient, Relation, Semantics
-from onnxfde.pattern import Match, find_layers
-from onnxfde.polynomial import Layer
-from onnxfde.rewrite import write_layer
-from onnxfde.size import count_parameters
 
 CALIBRATION = 128
 KNOWN = 2000

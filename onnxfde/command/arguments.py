@@ -1,0 +1,79 @@
+"""Arguments that commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxfde.errors import OptionError, UsageError
+from onnxfde.options import DEFAULT_RANGE
+
+if TYPE_CHECKING:
+    from onnxfde.running.samples import Range
+
+In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.")]
+DataFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="Real inputs: .npz with one array an input ('y' for labels or targets), or .npy.",
+    ),
+]
+InputRange = Annotated[
+    str | None,
+    typer.Option(
+        "--input-range",
+        metavar="LO:HI",
+        help="Range of the inputs when there is no data, and for the certificate. [default: -1:1]",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print reasons and times.")]
+
+
+def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
+    """`0.1` and `LAYER=0.05` as the ε of all layers and those of single ones."""
+    overall, by_layer = None, {}
+    for text in values:
+        name, _, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise OptionError(f"--eps {text}: '{number}' is not a number") from None
+        if name:
+            by_layer[name] = value
+        elif overall is not None:
+            raise UsageError("--eps is given twice; for single layers write LAYER=EPS")
+        else:
+            overall = value
+    return overall, by_layer
+
+
+def parse_share(text: str | None) -> float | None:
+    """`25%`, `25` or `0.25` as a fraction."""
+    if text is None:
+        return None
+    try:
+        share = float(text.removesuffix("%"))
+        return share / 100 if text.endswith("%") or share > 1 else share
+    except ValueError:
+        raise OptionError(f"--keep {text}: give a share such as 25% or 0.25") from None
+
+
+def parse_batches(text: str | None) -> list[int]:
+    """`1,32` as numbers."""
+    try:
+        return [int(part) for part in text.split(",")] if text is not None else []
+    except ValueError:
+        raise OptionError(f"--batch {text}: give whole numbers such as 1,32") from None
+
+
+def range_of(text: str | None) -> Range:
+    """The input range, or the default one."""
+    from onnxfde.running.samples import parse_range
+
+    return DEFAULT_RANGE if text is None else parse_range(text)

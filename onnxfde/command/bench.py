@@ -1,0 +1,127 @@
+"""The commands that measure: `bench`, and `target setup` for what it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxfde.command.arguments import Quiet, parse_batches, range_of
+from onnxfde.errors import UsageError
+
+STDOUT = "-"
+
+
+def bench(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
+    ],
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET",
+            help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; a76 unless "
+            "said), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")
+    ] = None,
+    threads: Annotated[int, typer.Option(metavar="N", help="Threads of onnxruntime.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", help="How long to measure, for each batch size.")
+    ] = 3.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Give up on a target after so long.")
+    ] = 600.0,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:1,3,224,224",
+            help="The shape of an input with free axes (repeatable); --batch replaces its first.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Inputs: .npz with one array an input, or .npy."),
+    ] = None,
+    input_range: Annotated[
+        str | None,
+        typer.Option(metavar="LO:HI", help="Range of random inputs. [default: -1:1]"),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all figures as JSON; - for stdout."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Measure models side by side: latency, memory and size, here and on ARM."""
+    from onnxfde.command import tables as console
+    from onnxfde.command.bench_table import errors, show_comparison
+    from onnxfde.graph import files
+    from onnxfde.machines import benchmark as latency
+    from onnxfde.machines.shapes import parse_shape
+
+    printed = str(json_file) == STDOUT
+    if json_file is not None and not printed:
+        files.check_target(json_file)
+        refuse_other(json_file)
+    with console.progress(quiet) as work:
+        found = latency.bench(
+            models,
+            targets=target or ["cpu"],
+            batches=parse_batches(batch),
+            threads=threads,
+            seconds=seconds,
+            timeout=timeout,
+            shapes=dict(map(parse_shape, shape or [])),
+            data=data,
+            input_range=range_of(input_range),
+            work=work,
+        )
+    if printed:
+        typer.echo(found.to_json(), nl=False)
+    elif json_file is not None:
+        files.write_text(json_file, found.to_json())
+    if not (printed or quiet):
+        show_comparison(found)
+    for text in errors(found) if printed or quiet else ():
+        typer.echo(f"onnxfde: {text}", err=True)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def refuse_other(file: Path) -> None:
+    """Refuse to replace anything but JSON: a model, its weights, the data."""
+    if file.is_file():
+        with file.open("rb") as stream:
+            if stream.read(1) not in (b"", b"{"):
+                raise UsageError(f"--json {file} exists and is not JSON; choose another file")
+
+
+targets = typer.Typer(no_args_is_help=True, help="Prepare what bench measures on.")
+
+
+@targets.callback()
+def target_root() -> None:
+    """Prepare what bench measures on."""
+
+
+@targets.command(epilog="Example: onnxfde target setup arm64")
+def setup(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
+    force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
+    from onnxfde.machines.targets import provision, sysroot
+
+    if name != "arm64":
+        raise UsageError(f"target setup {name}: only arm64 needs a set-up")
+    done = provision.setup((lambda _: None) if quiet else typer.echo, force)
+    if not quiet:
+        state = "is set up" if done else "was set up before"
+        typer.echo(f"arm64 {state} in {sysroot.find().folder}")
+        typer.echo("Try: onnxfde bench MODEL.onnx --target arm64")

@@ -1,0 +1,168 @@
+"""Reading one affine map, y = W x + b, and folding constants into it.
+
+    y·s + t   →  (s W) x + (s b + t)          constants behind the map
+    W (s·x + t) + b  →  (W s) x + (b + W t)   constants before it
+
+`rows`: features on the last axis (Gemm, MatMul with the weight on the right); `columns`: features
+on the second-last axis (MatMul with the weight on the left).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from onnxfde.graph.model import Constant, Graph
+from onnxfde.graph.nodes import attributes, label, op
+from onnxfde.graph.protos import NodeProto
+from onnxfde.numbers import ROUNDOFF, FloatArray
+
+Layout = Literal["rows", "columns"]
+ELEMENTWISE = {"Mul", "Add", "Sub", "Div"}
+
+
+class NoMatch(Exception):  # noqa: N818 - control flow inside this module, never an error
+    """Carries the reason why a walk through the graph ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """One affine map: y = W x + b, its node, and the nodes with constants folded into it."""
+
+    node: NodeProto
+    layout: Layout
+    weight: FloatArray
+    bias: FloatArray
+    dtype: np.dtype[Any]
+    folded: tuple[NodeProto, ...] = ()
+    carrier: NodeProto | None = None
+    """The Add that holds the bias of a MatMul."""
+
+
+def overridable_reason(name: str) -> str:
+    """Why a weight that is also an input cannot be changed."""
+    return (
+        f"the weight '{name}' is also a graph input that a caller may override; take it off the "
+        "graph's inputs to make it a constant"
+    )
+
+
+def affine(graph: Graph, node: NodeProto) -> Affine:
+    """Read W and b of a Gemm or MatMul."""
+    constants = [graph.is_constant(name) for name in node.input[:2]]
+    if constants == [True, True] or not any(constants):
+        overridable = [name for name in node.input if name in graph.overridable]
+        if overridable:
+            raise NoMatch(overridable_reason(overridable[0]))
+        raise NoMatch(f"{node.op_type} '{label(node)}' does not have exactly one constant weight")
+    layout: Layout = "rows" if constants[1] else "columns"
+    found = graph.constant(node.input[1 if layout == "rows" else 0])
+    if found is None or found.values.dtype.name not in ROUNDOFF:
+        raise NoMatch(f"the weight of '{label(node)}' is not a floating-point tensor")
+    if found.values.ndim != 2:
+        raise NoMatch(f"the weight of '{label(node)}' is not a matrix but {found.values.shape}")
+    if node.op_type == "Gemm":
+        return gemm(graph, node, layout, found)
+    if layout == "columns" and graph.rank(node.input[1]) is None:
+        raise NoMatch(f"the rank of what '{label(node)}' multiplies from the left is not known")
+    weight = found.array.T if layout == "rows" else found.array
+    return Affine(node, layout, weight, np.zeros(len(weight)), found.values.dtype)
+
+
+def gemm(graph: Graph, node: NodeProto, layout: Layout, found: Constant) -> Affine:
+    """alpha·A·B + beta·C with A the activation."""
+    options = attributes(node)
+    if layout == "columns":
+        raise NoMatch(f"the weight of Gemm '{label(node)}' is its first input")
+    if options.get("transA", 0):
+        raise NoMatch(f"Gemm '{label(node)}' transposes its activation (transA)")
+    stored = found.array if options.get("transB", 0) else found.array.T
+    weight = options.get("alpha", 1.0) * stored
+    bias = np.zeros(len(weight))
+    if len(node.input) > 2 and node.input[2]:
+        name = node.input[2]
+        if name in graph.overridable:
+            raise NoMatch(overridable_reason(name))
+        constant = graph.constant(name)
+        if constant is None:
+            raise NoMatch(f"C of Gemm '{label(node)}' is not a constant")
+        bias = options.get("beta", 1.0) * per_feature(constant.array, len(weight), "rows", 2, name)
+    return Affine(node, layout, np.ascontiguousarray(weight), bias, found.values.dtype)
+
+
+def per_feature(
+    a: FloatArray, features: int, layout: Layout, rank: int | None, name: str
+) -> FloatArray:
+    """A constant as one value a feature; NoMatch if it varies along another axis."""
+    axis = -1 if layout == "rows" or rank == 1 else -2
+    if a.ndim > (1 if rank is None else rank):
+        raise NoMatch(f"'{name}' has more axes than the value it meets is known to have")
+    lengths = list(a.shape)
+    along = lengths.pop(axis) if a.ndim >= -axis else 1
+    if any(length != 1 for length in lengths) or along not in (1, features):
+        raise NoMatch(f"'{name}' of shape {a.shape} is not one value a feature")
+    return np.broadcast_to(a.reshape(-1), (features,)).astype(np.float64)
+
+
+def scale_and_shift(
+    graph: Graph, node: NodeProto, features: int, layout: Layout
+) -> tuple[FloatArray, FloatArray]:
+    """An elementwise node with a constant as y = scale·x + shift."""
+    second = graph.is_constant(node.input[1])
+    name, value = (node.input[1], node.input[0]) if second else (node.input[0], node.input[1])
+    constant = graph.constant(name)
+    assert constant is not None
+    a = constant.array
+    rank = 1 if a.ndim <= 1 and layout == "rows" else graph.rank(value)
+    a = per_feature(a, features, layout, rank, name)
+    one, zero = np.ones(features), np.zeros(features)
+    if node.op_type == "Mul":
+        return a, zero
+    if node.op_type == "Add":
+        return one, a
+    if node.op_type == "Div":
+        with np.errstate(divide="ignore"):
+            return 1 / a, zero
+    return (one, -a) if second else (-one, a)
+
+
+def fold_after(graph: Graph, start: Affine, nodes: list[NodeProto]) -> Affine:
+    """The affine map followed by constant factors and terms."""
+    weight, bias = start.weight, start.bias
+    folded = tuple(n for n in nodes if n.op_type in ELEMENTWISE)
+    for node in folded:
+        scale, shift = scale_and_shift(graph, node, len(weight), start.layout)
+        weight, bias = scale[:, None] * weight, scale * bias + shift
+    carrier = None
+    if start.node.op_type == "MatMul":
+        carrier = next((n for n in folded if n.op_type == "Add"), None)
+    folded = tuple(n for n in folded if n is not carrier)
+    return replace(start, weight=weight, bias=bias, folded=folded, carrier=carrier)
+
+
+def fold_before(graph: Graph, start: Affine, nodes: list[NodeProto]) -> Affine:
+    """Constant factors and terms followed by the affine map."""
+    weight, bias = start.weight, start.bias
+    folded = tuple(n for n in nodes if n.op_type in ELEMENTWISE)
+    for node in reversed(folded):
+        scale, shift = scale_and_shift(graph, node, weight.shape[1], start.layout)
+        weight, bias = weight * scale, bias + weight @ shift
+    return replace(start, weight=weight, bias=bias, folded=folded)
+
+
+def with_carrier(graph: Graph, side: Affine) -> Affine:
+    """Take in the Add that follows an outgoing MatMul, if it holds a constant bias."""
+    output = side.node.output[0]
+    users = graph.consumers.get(output, [])
+    if side.node.op_type != "MatMul" or output in graph.outputs or len(users) != 1:
+        return side
+    node = users[0]
+    if op(node) != "Add" or sum(graph.is_constant(name) for name in node.input) != 1:
+        return side
+    try:
+        _, shift = scale_and_shift(graph, node, len(side.weight), side.layout)
+    except NoMatch:
+        return side
+    return replace(side, bias=side.bias + shift, carrier=node)

@@ -1,0 +1,78 @@
+"""What a run costs on paper: multiply-adds of its products, and the weights it reads.
+
+A product costs (values it makes) × (values that each is summed from).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from onnxfde.graph.nodes import attributes, op_of
+from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.shapes import Dims, inferred_dims
+from onnxfde.graph.tensors import FLOATS, keyed_tensors
+
+MATRIX = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
+WINDOW = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1}
+"""The input whose shape says how many values are summed."""
+WHOLE = {
+    "QuantizeLinear": (0,),
+    "DequantizeLinear": (0,),
+    "MatMulInteger": (0, 1),
+    "ConvInteger": (0, 1),
+    "QLinearMatMul": (0, 3),
+    "QLinearConv": (0, 3, 8),
+    "QGemm": (0, 3, 6),
+}
+"""The inputs of integer operators that are values; the others are scales and zero points."""
+UNCOUNTED = {"Attention", "DeformConv", "Einsum", "GRU", "LSTM", "RNN", "Scan", "Loop", "If"}
+QUANTIZED, SCALE = "_quantized", "_scale"
+"""How onnxruntime's quantizer names a weight and a scale that it multiplies with later."""
+
+
+def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
+    """Multiply-adds of matrix products and convolutions in one run.
+
+    None where a shape is unknown, or an operator multiplies in a way that is not counted here.
+    """
+    if not all(op_of(n) and n.op_type not in UNCOUNTED for n in model.graph.node):
+        return None
+    known, total = inferred_dims(model, inputs), 0
+    for node in model.graph.node:
+        if node.op_type in MATRIX or node.op_type in WINDOW:
+            cost = product_cost(node, known)
+            if cost is None:
+                return None
+            total += cost
+    return total
+
+
+def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
+    """Multiply-adds of one product."""
+    operand = known.get(node.input[{**MATRIX, **WINDOW}[node.op_type]], (None,))
+    made = known.get(node.input[0] if node.op_type == "ConvTranspose" else node.output[0], (None,))
+    if node.op_type in WINDOW:
+        summed = operand[1:]
+    else:
+        summed = operand[:1] if attributes(node).get("transA") else operand[-1:]
+    lengths = [d for d in (*made, *summed) if isinstance(d, int)]
+    return math.prod(lengths) if len(lengths) == len(made) + len(summed) else None
+
+
+def stored_weights(model: ModelProto) -> int:
+    """Weights in whatever type they are stored; scales and zero points do not count."""
+    steps: set[str] = set()
+    whole: set[str] = set()
+    for node in model.graph.node:
+        values = WHOLE.get(node.op_type, ())
+        for place, name in enumerate(node.input if values else ()):
+            (whole if place in values else steps).add(name)
+    steps |= {name.removesuffix(QUANTIZED) + SCALE for name in whole if name.endswith(QUANTIZED)}
+    return sum(
+        math.prod(tensor.dims)
+        for _, tensor in keyed_tensors(model)
+        if tensor.dims
+        and tensor.name not in steps
+        and (tensor.data_type in FLOATS or tensor.name in whole)
+    )

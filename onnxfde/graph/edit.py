@@ -1,0 +1,219 @@
+"""Putting a smaller layer back in the place of the one that was matched.
+
+    affine(U) → [folded] → square → [folded] → affine(V, c)
+    affine(U′)           → square            → affine(V′, c′)
+
+Only the nodes and tensors of the layer change: names, order and everything else in the ModelProto
+stay. alpha and beta of a Gemm become 1. A bias gets a node of its own only where the layer had none
+and needs one. A weight that something else reads is left to it, and the layer gets a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxfde.graph.affine import Affine, Layout
+from onnxfde.graph.match import Match, activation_input
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import names_used
+from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.tensors import make_tensor
+from onnxfde.neurons.layer import Layer
+from onnxfde.numbers import Array, FloatArray
+
+MERGED = "_merged"
+"""What the name of a weight that had to be copied ends with."""
+
+
+def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
+    """Replace a matched layer in the model that `graph` looks at."""
+    edit = Edit(graph, match.incoming.dtype)
+    for node in (*match.incoming.folded, *match.outgoing.folded):
+        edit.bypass(node)
+    edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
+    edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
+    edit.resize(match.values, layer.neurons, match.incoming.layout)
+    edit.drop_unused()
+
+
+@dataclass
+class Edit:
+    """Changes to one model; collects what they leave unused."""
+
+    graph: Graph
+    dtype: np.dtype[Any]
+    orphans: list[str] = field(default_factory=list)
+    as_initializer: bool = True
+
+    @property
+    def proto(self) -> Any:
+        """The graph that is being changed."""
+        return self.graph.model.graph
+
+    def bypass(self, node: NodeProto) -> None:
+        """Take a node that reads one value and constants out of the chain."""
+        at = 0 if not self.graph.is_constant(node.input[0]) else 1
+        self.orphans.extend(name for i, name in enumerate(node.input) if name and i != at)
+        self.rewire(node.output[0], node.input[at])
+        self.forget(node.output[0])
+        self.proto.node.remove(node)
+
+    def rewire(self, old: str, new: str) -> None:
+        """Let every node that reads `old` read `new`."""
+        for node in self.proto.node:
+            for i, name in enumerate(node.input):
+                if name == old:
+                    node.input[i] = new
+
+    def forget(self, value: str) -> None:
+        """Drop what the model says about the shape of a value that is gone or new."""
+        for info in [v for v in self.proto.value_info if v.name == value]:
+            self.proto.value_info.remove(info)
+
+    def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
+        """Store W and b in the nodes of one affine map."""
+        node, at = side.node, 1 if side.layout == "rows" else 0
+        self.as_initializer = self.is_stored(node.input[at])
+        transposed = side.layout == "rows" and not self.pop_gemm_scales(node)
+        self.store(node, at, weight.T if transposed else weight)
+        if node.op_type == "Gemm":
+            self.write_gemm_bias(node, bias)
+        elif side.carrier is not None:
+            self.write_carrier(side.carrier, bias, side.layout)
+        elif np.any(bias):
+            self.insert_bias(side, bias)
+
+    def pop_gemm_scales(self, node: NodeProto) -> bool:
+        """Set alpha and beta to 1; return transB."""
+        for attribute in [a for a in node.attribute if a.name in ("alpha", "beta")]:
+            node.attribute.remove(attribute)
+        return any(a.name == "transB" and a.i for a in node.attribute)
+
+    def write_gemm_bias(self, node: NodeProto, bias: FloatArray) -> None:
+        """Store C, or add it if the Gemm had none and needs one."""
+        if len(node.input) > 2 and node.input[2]:
+            self.store(node, 2, bias)
+        elif np.any(bias):
+            del node.input[2:]
+            node.input.append(self.new_constant(node, f"{node.output[0]}_bias", bias))
+
+    def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
+        """Store b in the Add that follows a MatMul."""
+        at = 0 if self.graph.is_constant(node.input[0]) else 1
+        rank = self.graph.rank(node.input[1 - at]) if layout == "columns" else None
+        self.store(node, at, as_addend(bias, layout, rank))
+
+    def insert_bias(self, side: Affine, bias: FloatArray) -> None:
+        """Put an Add behind a MatMul that had none."""
+        node, value = side.node, side.node.output[0]
+        source = activation_input(node, side.layout)
+        rank = self.graph.rank(source) if side.layout == "columns" else None
+        addend = self.new_constant(node, f"{value}_bias", as_addend(bias, side.layout, rank))
+        fresh = self.unused_name(f"{value}_sum")
+        readers = self.graph.consumers.get(value, [])
+        if value in self.graph.outputs or not all(value in reader.input for reader in readers):
+            node.output[0] = fresh
+            added = make_add(f"{fresh}_add", fresh, addend, value)
+        else:
+            added = make_add(f"{fresh}_add", value, addend, fresh)
+            self.rewire(value, fresh)
+        self.proto.node.insert(self.position(node) + 1, added)
+
+    def store(self, node: NodeProto, at: int, values: FloatArray) -> None:
+        """Replace a constant input; in place when this node is the only one to read it."""
+        name, twin = node.input[at], self.twin(values)
+        uses = sum(used == name for other in self.proto.node for used in names_used(other))
+        tensor = self.graph.initializers.get(name)
+        if twin or tensor is None or uses != 1 or name in self.graph.outputs:
+            node.input[at] = twin or self.new_constant(node, f"{name}{MERGED}", values)
+            self.orphans.append(name)
+            return
+        fresh = make_tensor(name, values.astype(self.dtype))
+        fresh.doc_string = tensor.doc_string
+        fresh.metadata_props.extend(tensor.metadata_props)
+        tensor.CopyFrom(fresh)
+        self.forget(name)
+
+    def twin(self, values: FloatArray) -> str | None:
+        """A constant that another layer was given and that has these very values."""
+        wanted = make_tensor("", values.astype(self.dtype))
+        for tensor in self.proto.initializer:
+            same = tensor.dims == wanted.dims and tensor.data_type == wanted.data_type
+            own = tensor.name.endswith(MERGED) and tensor.name not in self.graph.overridable
+            if own and same and tensor.raw_data == wanted.raw_data:
+                return str(tensor.name)
+        return None
+
+    def is_stored(self, name: str) -> bool:
+        """Whether a constant comes from an initializer, not from a Constant node."""
+        constant = self.graph.constant(name)
+        return constant is None or constant.in_initializer
+
+    def new_constant(self, node: NodeProto, wish: str, values: FloatArray) -> str:
+        """A new constant, kept where the layer's weights are: as initializer or Constant node."""
+        name, stored = self.unused_name(wish), values.astype(self.dtype)
+        if self.as_initializer:
+            self.proto.initializer.append(make_tensor(name, stored))
+        else:
+            self.proto.node.insert(self.position(node), make_constant(name, stored))
+        return name
+
+    def position(self, node: NodeProto) -> int:
+        """Where a node stands."""
+        return next(i for i, other in enumerate(self.proto.node) if other is node)
+
+    def unused_name(self, wish: str) -> str:
+        """A name that no value, tensor or input of the model has."""
+        taken = self.read_names() | {name for node in self.proto.node for name in node.output}
+        taken |= {x.name for x in (*self.proto.initializer, *self.proto.input)}
+        names = (wish if i == 0 else f"{wish}_{i}" for i in range(len(taken) + 1))
+        return next(name for name in names if name not in taken)
+
+    def resize(self, values: tuple[str, ...], neurons: int, layout: Layout) -> None:
+        """Correct the recorded shapes of the hidden values."""
+        for info in self.proto.value_info:
+            shape = info.type.tensor_type.shape
+            if info.name in values and len(shape.dim):
+                axis = -1 if layout == "rows" or len(shape.dim) == 1 else -2
+                shape.dim[axis].Clear()
+                shape.dim[axis].dim_value = neurons
+
+    def drop_unused(self) -> None:
+        """Remove the constants that only the old layer read."""
+        for name in self.orphans:
+            if name in self.graph.outputs or name in self.read_names():
+                continue
+            for tensor in [t for t in self.proto.initializer if t.name == name]:
+                self.proto.initializer.remove(tensor)
+            for node in [n for n in self.proto.node if name in n.output]:
+                self.proto.node.remove(node)
+                self.orphans.extend(n for n in node.input if n not in self.orphans)
+            self.forget(name)
+
+    def read_names(self) -> set[str]:
+        """Every value that some node reads."""
+        return {name for node in self.proto.node for name in names_used(node)}
+
+
+def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:
+    """A bias in the shape that broadcasts along the features."""
+    return bias[:, None] if layout == "columns" and rank != 1 else bias
+
+
+def make_constant(name: str, values: Array) -> NodeProto:
+    """A Constant node that makes these values."""
+    return onnx.helper.make_node("Constant", [], [name], name, value=make_tensor("", values))
+
+
+def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
+    """Output = value + addend."""
+    import onnx_graphsurgeon as gs
+
+    inputs = [gs.Variable(value), gs.Variable(addend)]
+    node = gs.Node("Add", name, inputs=inputs, outputs=[gs.Variable(output)])
+    built: ModelProto = gs.export_onnx(gs.Graph([node]), do_type_check=False)
+    return built.graph.node[0]

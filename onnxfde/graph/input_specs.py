@@ -1,0 +1,48 @@
+"""The inputs that a caller must give: name, dtype and shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxfde.errors import DataError
+from onnxfde.graph.model import Graph
+from onnxfde.graph.shapes import Dims, dims
+from onnxfde.graph.tensors import numpy_dtype
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """Name, dtype and shape of one input of a model."""
+
+    name: str
+    dtype: np.dtype[Any]
+    dims: Dims
+
+    def __str__(self) -> str:
+        """As a user reads it: name and type."""
+        return f"{self.name} ({self.dtype.name} {'×'.join(str(d or '?') for d in self.dims)})"
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every axis has a length."""
+        return all(isinstance(d, int) for d in self.dims)
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The length of the leading axis, if the model fixes it."""
+        lead = self.dims[0] if self.dims else None
+        return lead if isinstance(lead, int) else None
+
+
+def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
+    """The inputs that a caller must give; tensors only."""
+    found = []
+    for value in graph.inputs:
+        if not value.type.HasField("tensor_type"):
+            raise DataError(f"input '{value.name}' is not a tensor")
+        dtype = numpy_dtype(value.type.tensor_type.elem_type)
+        found.append(InputSpec(value.name, dtype, dims(value)))
+    return tuple(found)

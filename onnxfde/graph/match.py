@@ -1,0 +1,244 @@
+"""Finding layers: affine → square → affine, in every spelling that exporters write.
+
+    Gemm | MatMul  →  [Mul, Add, Sub, Div by constants]  →  Mul(x, x) | Pow(x, 2)
+                   →  [Mul, Add, Sub, Div by constants]  →  Gemm | MatMul [→ Add]
+
+Identity, Dropout and a Flatten that keeps the feature axis may stand anywhere inside. Constant
+factors and terms are folded into U, V and c. Each square node gives a `Match` or a `Refusal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onnxfde.graph.affine import (
+    ELEMENTWISE,
+    Affine,
+    Layout,
+    NoMatch,
+    affine,
+    fold_after,
+    fold_before,
+    overridable_reason,
+    with_carrier,
+)
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import attributes, bodies, label, op
+from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
+from onnxfde.neurons.layer import Layer
+
+TRANSPARENT = {"Identity", "Dropout", "Flatten"}
+AFFINE = {"Gemm", "MatMul"}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A place that looks like a layer and is left alone, and why."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """A layer in the graph: where it is and what it computes."""
+
+    name: str
+    incoming: Affine
+    square: NodeProto
+    outgoing: Affine
+    layer: Layer
+    values: tuple[str, ...]
+    """Hidden values, from the first affine node's output to the second one's input."""
+
+    @property
+    def source(self) -> str:
+        """The value that the layer reads."""
+        return activation_input(self.incoming.node, self.incoming.layout)
+
+    @property
+    def result(self) -> str:
+        """The value that the layer makes."""
+        last = self.outgoing.carrier or self.outgoing.node
+        return str(last.output[0])
+
+
+def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
+    """All layers in node order, and every near miss."""
+    matches: list[Match] = []
+    refusals = list(hidden_in_bodies(graph))
+    for node in graph.model.graph.node:
+        if not is_square(graph, node):
+            continue
+        try:
+            matches.append(match_layer(graph, node))
+        except NoMatch as reason:
+            refusals.append(Refusal(label(node), str(reason)))
+    return with_unique_names(matches), refusals
+
+
+def with_unique_names(matches: list[Match]) -> list[Match]:
+    """Number the layers whose first affine node shares its name with another."""
+    unique: dict[str, Match] = {}
+    taken = {match.name for match in matches}
+    for match in matches:
+        numbered = (f"{match.name}#{i}" for i in range(2, len(matches) + 2))
+        free = (name for name in numbered if name not in taken and name not in unique)
+        name = match.name if match.name not in unique else next(free)
+        unique[name] = replace(match, name=name)
+    return list(unique.values())
+
+
+def is_square(graph: Graph, node: NodeProto) -> bool:
+    """Mul(x, x) or Pow(x, 2), where the 2 adds no axes."""
+    if len(node.input) != 2 or op(node) not in ("Mul", "Pow"):
+        return False
+    if op(node) == "Mul":
+        return bool(node.input[0] == node.input[1])
+    exponent = graph.constant(node.input[1])
+    if exponent is None or exponent.values.size != 1 or float(exponent.array.item()) != 2:
+        return False
+    axes = exponent.values.ndim
+    return axes <= 1 or axes <= (graph.rank(node.input[0]) or 0)
+
+
+def match_layer(graph: Graph, square: NodeProto) -> Match:
+    """The layer around a square node; NoMatch says why there is none."""
+    before, first = walk_back(graph, square)
+    after, second = walk_on(graph, square)
+    involved = {op(node) for node in (*before, first, *after, second)}
+    if graph.opset < 7 and involved & {"MatMul", *ELEMENTWISE}:
+        raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
+    incoming = fold_after(graph, affine(graph, first), before)
+    outgoing = fold_before(graph, affine(graph, second), after)
+    if incoming.dtype != outgoing.dtype:
+        raise NoMatch("its two affine maps have weights of different types")
+    if incoming.layout != outgoing.layout:
+        raise NoMatch("its two affine maps have their features on different axes")
+    if len(incoming.weight) != outgoing.weight.shape[1]:
+        raise NoMatch(
+            f"the first affine map makes {len(incoming.weight)} features and the second one "
+            f"reads {outgoing.weight.shape[1]}"
+        )
+    if incoming.layout == "columns" and any(op(n) == "Flatten" for n in (*before, *after)):
+        raise NoMatch("a Flatten inside it mixes features with other axes")
+    outgoing = with_carrier(graph, outgoing)
+    layer = Layer(np.column_stack([incoming.weight, incoming.bias]), outgoing.weight, outgoing.bias)
+    if not layer.finite:
+        raise NoMatch("a weight is NaN or infinite")
+    values = [v for n in (first, *before, square, *after) for v in n.output if v]
+    return Match(label(first), incoming, square, outgoing, layer, tuple(values))
+
+
+def walk_back(graph: Graph, square: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+    """Nodes between the first affine node and the square, in graph order, and that affine node."""
+    between: list[NodeProto] = []
+    value = square.input[0]
+    while True:
+        only_use(graph, value)
+        node = graph.producers.get(value)
+        if node is None:
+            raise NoMatch(f"'{value}', which it squares, is an input of the graph")
+        if op(node) in AFFINE:
+            return between[::-1], node
+        between.append(node)
+        value = hidden_input(graph, node, "before the square")
+
+
+def walk_on(graph: Graph, square: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+    """Nodes between the square and the second affine node, and that affine node."""
+    between: list[NodeProto] = []
+    value = square.output[0]
+    while True:
+        node = only_use(graph, value)
+        if op(node) in AFFINE:
+            return between, node
+        hidden_input(graph, node, "after the square")
+        between.append(node)
+        value = node.output[0]
+
+
+def only_use(graph: Graph, value: str) -> NodeProto:
+    """The one consumer of a hidden value."""
+    if value in graph.outputs:
+        raise NoMatch(f"'{value}' inside it is an output of the graph")
+    users = graph.consumers.get(value, [])
+    if len(users) != 1:
+        raise NoMatch(f"'{value}' inside it is used by {len(users)} nodes")
+    return users[0]
+
+
+def hidden_input(graph: Graph, node: NodeProto, where: str) -> str:
+    """The hidden value that a node between affine map and square reads."""
+    if op(node) in TRANSPARENT:
+        check_transparent(graph, node)
+        return node.input[0]
+    if op(node) in ELEMENTWISE:
+        constants = [graph.is_constant(name) for name in node.input]
+        if constants == [False, True]:
+            return node.input[0]
+        if constants == [True, False] and node.op_type != "Div":
+            return node.input[1]
+    overridable = [name for name in node.input if name in graph.overridable]
+    if overridable:
+        raise NoMatch(overridable_reason(overridable[0]))
+    raise NoMatch(
+        f"{op(node)} '{label(node)}' stands {where}; only Gemm, MatMul and constant Mul or Add may"
+    )
+
+
+def check_transparent(graph: Graph, node: NodeProto) -> None:
+    """Refuse a Dropout in training and a Flatten that mixes features with other axes."""
+    options = attributes(node)
+    if node.op_type == "Dropout":
+        if dropout_may_train(graph, node):
+            raise NoMatch(f"Dropout '{label(node)}' may be in training mode")
+        masks = [name for name in node.output[1:] if name]
+        if any(graph.consumers.get(name) or name in graph.outputs for name in masks):
+            raise NoMatch(f"the mask of Dropout '{label(node)}' is used")
+    if node.op_type == "Flatten":
+        rank = graph.rank(node.input[0])
+        if rank is None:
+            raise NoMatch(f"the rank of what Flatten '{label(node)}' reads is not known")
+        if rank < 2 or options.get("axis", 1) % rank != rank - 1:
+            raise NoMatch(f"Flatten '{label(node)}' mixes features with other axes")
+
+
+def dropout_may_train(graph: Graph, node: NodeProto) -> bool:
+    """Whether a Dropout could drop something at inference."""
+    if graph.opset < 7:
+        return not attributes(node).get("is_test", 0)
+    if len(node.input) < 3 or not node.input[2]:
+        return False
+    training = graph.constant(node.input[2])
+    return training is None or bool(training.values.item())
+
+
+def activation_input(node: NodeProto, layout: Layout) -> str:
+    """Which input of an affine node is not the weight."""
+    return str(node.input[1 if layout == "columns" else 0])
+
+
+def hidden_in_bodies(graph: Graph) -> Iterator[Refusal]:
+    """Squares in If, Loop and Scan bodies and in local functions."""
+    for node in graph.model.graph.node:
+        where = f"it lies in a body of {node.op_type} '{label(node)}', which is not supported yet"
+        for body in bodies(node):
+            inside = Graph(ModelProto(graph=body))
+            yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
+    for function in graph.model.functions:
+        where = f"it lies in the local function '{function.name}', which is not supported yet"
+        inside = Graph(ModelProto(graph=GraphProto(node=function.node)))
+        yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
+
+
+def squares_within(body: Graph, outer: Graph) -> Iterator[NodeProto]:
+    """Squares in a body, at any depth; their exponents may come from outside."""
+    for node in body.model.graph.node:
+        if is_square(body, node) or is_square(outer, node):
+            yield node
+        for inner in bodies(node):
+            yield from squares_within(Graph(ModelProto(graph=inner)), outer)

@@ -1,0 +1,165 @@
+"""A model with the look-ups that finding layers needs: who makes a value, who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.shape_inference
+import onnx.version_converter
+
+from onnxfde.errors import ModelError
+from onnxfde.graph.nodes import attributes, names_used, op_of
+from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxfde.graph.shapes import Dims, dims
+from onnxfde.graph.tensors import numpy_dtype, to_array, without_external_data
+from onnxfde.numbers import Array
+
+PASS_THROUGH = {"Identity", "Transpose", "Cast"}
+
+
+def check(model: ModelProto, what: str) -> None:
+    """Raise ModelError unless onnx's own checker accepts the model."""
+    try:
+        onnx.checker.check_model(without_external_data(model))
+    except onnx.checker.ValidationError as error:
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"{what} is not a valid ONNX model: {first}") from None
+
+
+def upgraded(model: ModelProto, opset: int) -> ModelProto:
+    """The same model in a newer version of onnx's operators."""
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except (RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"the model cannot be brought to opset {opset}: {first}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant value: where it is stored and what it is."""
+
+    values: Array
+    in_initializer: bool
+
+    @property
+    def array(self) -> npt.NDArray[np.float64]:
+        """The values as float64."""
+        return self.values.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The main graph of a model with the look-ups that matching needs; never changes the model."""
+
+    model: ModelProto
+    folder: Path | None = None
+
+    @cached_property
+    def producers(self) -> dict[str, NodeProto]:
+        """Which node makes a value."""
+        return {name: node for node in self.model.graph.node for name in node.output if name}
+
+    @cached_property
+    def consumers(self) -> dict[str, list[NodeProto]]:
+        """Which nodes read a value, each once."""
+        found: dict[str, list[NodeProto]] = {}
+        for node in self.model.graph.node:
+            for name in dict.fromkeys(names_used(node)):
+                found.setdefault(name, []).append(node)
+        return found
+
+    @cached_property
+    def outputs(self) -> set[str]:
+        """Names of the graph's outputs."""
+        return {value.name for value in self.model.graph.output}
+
+    @cached_property
+    def initializers(self) -> dict[str, TensorProto]:
+        """Initializers by name."""
+        return {tensor.name: tensor for tensor in self.model.graph.initializer}
+
+    @cached_property
+    def overridable(self) -> set[str]:
+        """Initializers that a caller may replace, because they are inputs as well."""
+        return {v.name for v in self.model.graph.input if v.name in self.initializers}
+
+    @cached_property
+    def inputs(self) -> list[ValueInfoProto]:
+        """The inputs a caller must give."""
+        return [v for v in self.model.graph.input if v.name not in self.initializers]
+
+    @cached_property
+    def opset(self) -> int:
+        """The version of onnx's own operators that the model uses."""
+        versions = (o.version for o in self.model.opset_import if o.domain in ("", "ai.onnx"))
+        return next(versions, 1)
+
+    @cached_property
+    def _shapes(self) -> dict[str, Dims]:
+        inferred = onnx.shape_inference.infer_shapes(self.model).graph
+        values = (*inferred.input, *inferred.value_info, *inferred.output)
+        return {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}
+
+    def rank(self, name: str) -> int | None:
+        """How many axes a value has, when that is known."""
+        shape = self._shapes.get(name)
+        return None if shape is None else len(shape)
+
+    def shape(self, name: str) -> Dims | None:
+        """The shape of a value, when that is known."""
+        return self._shapes.get(name)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a value is the same in every run."""
+        name = self._behind(name)[0]
+        if name in self.initializers:
+            return name not in self.overridable
+        node = self.producers.get(name)
+        if node is None or op_of(node) != "Constant":
+            return False
+        return not any(a.name.startswith(("sparse", "value_string")) for a in node.attribute)
+
+    def constant(self, name: str) -> Constant | None:
+        """The value of a constant, or None."""
+        if not self.is_constant(name):
+            return None
+        source, nodes = self._behind(name)
+        values = self._stored(source)
+        for node in reversed(nodes):
+            values = derived(node, values)
+        return Constant(values, in_initializer=source in self.initializers)
+
+    def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
+        """The value that is only copied, transposed or cast to make this one, and by what."""
+        nodes: list[NodeProto] = []
+        while name not in self.initializers:
+            node = self.producers.get(name)
+            if node is None or op_of(node) not in PASS_THROUGH:
+                break
+            nodes.append(node)
+            name = node.input[0]
+        return name, nodes
+
+    def _stored(self, name: str) -> Array:
+        """The values of an initializer or of a Constant node."""
+        if name in self.initializers:
+            return to_array(self.initializers[name], self.folder)
+        attribute = self.producers[name].attribute[0]
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, TensorProto):
+            return to_array(value, self.folder)
+        return np.asarray(value, dtype=np.float32 if "float" in attribute.name else np.int64)
+
+
+def derived(node: NodeProto, values: Array) -> Array:
+    """Identity, Transpose or Cast of a constant."""
+    options = attributes(node)
+    if node.op_type == "Transpose":
+        return values.transpose(options.get("perm"))
+    return values.astype(numpy_dtype(options["to"])) if node.op_type == "Cast" else values

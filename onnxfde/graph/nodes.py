@@ -1,0 +1,48 @@
+"""Single nodes: what they are called, what they read, and making new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+
+from onnxfde.graph.protos import GraphProto, NodeProto
+
+
+def attributes(node: NodeProto) -> dict[str, Any]:
+    """A node's attributes as Python values."""
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def bodies(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs inside a node (If, Loop, Scan)."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def names_used(node: NodeProto) -> Iterator[str]:
+    """Values a node reads, also from inside its bodies."""
+    yield from node.input
+    for body in bodies(node):
+        for inner in body.node:
+            yield from names_used(inner)
+        yield from (output.name for output in body.output)
+
+
+def op_of(node: NodeProto) -> str:
+    """The name of one of onnx's own operators; nothing for others."""
+    return str(node.op_type) if node.domain in ("", "ai.onnx") else ""
+
+
+def op(node: NodeProto) -> str:
+    """A node's operator, with its domain unless that is onnx's own."""
+    own = node.domain in ("", "ai.onnx")
+    return str(node.op_type) if own else f"{node.domain}.{node.op_type}"
+
+
+def label(node: NodeProto) -> str:
+    """A node's name, else its output's."""
+    return node.name or node.output[0]

@@ -1,0 +1,70 @@
+"""Running models and single nodes in onnx.reference, the definition of the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from onnxfde.errors import RuntimeUnavailable
+from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnxfde.graph.tensors import complete_copy
+from onnxfde.numbers import Array
+
+REFERENCE_ERRORS = (
+    AssertionError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+)
+
+
+def reference_runner(
+    model: ModelProto, folder: Path | None
+) -> Callable[[dict[str, Array]], list[Array]]:
+    """Onnx's reference implementation of a model."""
+    from onnx.reference import ReferenceEvaluator
+
+    complete = complete_copy(model, folder)
+
+    def unavailable(error: BaseException) -> RuntimeUnavailable:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        return RuntimeUnavailable(f"onnx.reference: {first[0]}")
+
+    try:
+        evaluator = ReferenceEvaluator(complete)
+    except REFERENCE_ERRORS as error:
+        raise unavailable(error) from None
+
+    def run(feeds: dict[str, Array]) -> list[Array]:
+        try:
+            return [np.asarray(a) for a in evaluator.run(None, feeds)]
+        except REFERENCE_ERRORS as error:
+            raise unavailable(error) from None
+
+    return run
+
+
+def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> list[Array]:
+    """What onnx's reference implementation of one node makes of arrays; None for no input."""
+    from onnx.reference import ReferenceEvaluator
+
+    single = NodeProto()
+    single.CopyFrom(node)
+    single.input[:] = ["" if a is None else f"input{i}" for i, a in enumerate(inputs)]
+    feeds = {f"input{i}": a for i, a in enumerate(inputs) if a is not None}
+    graph = GraphProto(name="node", node=[single])
+    graph.input.extend(ValueInfoProto(name=name) for name in feeds)
+    graph.output.extend(ValueInfoProto(name=name) for name in single.output)
+    model = ModelProto(graph=graph, opset_import=[onnx.helper.make_opsetid("", opset)])
+    try:
+        evaluator = ReferenceEvaluator(model)
+        return [np.asarray(a) for a in evaluator.run(None, feeds)]
+    except REFERENCE_ERRORS as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise RuntimeUnavailable(f"onnx.reference: {first[0]}") from None

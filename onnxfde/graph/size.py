@@ -1,0 +1,34 @@
+"""How large a model is: parameters and bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.tensors import FLOATS, external_tensors, keyed_tensors, locate, to_array
+
+
+def count_parameters(model: ModelProto, original: ModelProto | None = None) -> int:
+    """Weights of a model: floats that are not scalars.
+
+    Of tensors that `original` does not have in this form, only the nonzero values count.
+    """
+    known = dict(keyed_tensors(original)) if original else None
+    total = 0
+    for key, tensor in keyed_tensors(model):
+        if tensor.data_type not in FLOATS or not tensor.dims:
+            continue
+        if known is None or known.get(key) == tensor:
+            total += int(np.prod(tensor.dims))
+        else:
+            total += int(np.count_nonzero(to_array(tensor, None)))
+    return total
+
+
+def stored_bytes(graph: Graph) -> int:
+    """Bytes of a model with its external weights."""
+    outside = (locate(t, graph.folder or Path()).length for t in external_tensors(graph.model))
+    return int(graph.model.ByteSize()) + sum(outside)

@@ -1,0 +1,49 @@
+"""What onnxfde writes about itself into a model, and how it recognises its own work.
+
+onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of them)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto, TensorProto
+from onnxfde.graph.tensors import FLOATS, keyed_tensors, to_array
+
+PREFIX = "onnxfde."
+WEIGHTS = (*FLOATS, TensorProto.UINT8, TensorProto.INT8)
+
+
+def stamp(model: ModelProto, graph: Graph, version: str, settings: dict[str, Any]) -> None:
+    """Record version, settings and the weights as they are now."""
+    values = {"version": version, "settings": as_text(settings), "weights": weights_hash(graph)}
+    for entry in [e for e in model.metadata_props if e.key.startswith(PREFIX)]:
+        model.metadata_props.remove(entry)
+    for key, value in values.items():
+        model.metadata_props.add(key=PREFIX + key, value=value)
+
+
+def is_own_work(graph: Graph, settings: dict[str, Any]) -> bool:
+    """Whether the same settings made this model, and its weights are untouched since."""
+    found = {entry.key: entry.value for entry in graph.model.metadata_props}
+    if found.get(f"{PREFIX}settings") != as_text(settings):
+        return False
+    return found.get(f"{PREFIX}weights") == weights_hash(graph)
+
+
+def as_text(settings: dict[str, Any]) -> str:
+    """Settings in one fixed form."""
+    return json.dumps(settings, sort_keys=True, ensure_ascii=False)
+
+
+def weights_hash(graph: Graph) -> str:
+    """A hash of every tensor that may be a weight."""
+    digest = hashlib.sha256()
+    for key, tensor in keyed_tensors(graph.model):
+        if tensor.data_type in WEIGHTS:
+            digest.update(f"{key} {list(tensor.dims)}".encode())
+            digest.update(to_array(tensor, graph.folder).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""Tensors of a model: every one that is stored, its values, and where its bytes lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.numpy_helper
+
+from onnxfde.errors import ModelError
+from onnxfde.graph.nodes import bodies
+from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
+from onnxfde.numbers import Array
+
+FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+
+
+def without_external_data(model: ModelProto) -> ModelProto:
+    """A copy whose external tensors are empty, for a checker that would look for the files."""
+    if not any(external_tensors(model)):
+        return model
+    light = copy_of(model)
+    for tensor in external_tensors(light):
+        del tensor.external_data[:]
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.dims[:]
+        tensor.dims.append(0)
+    return light
+
+
+def copy_of(model: ModelProto) -> ModelProto:
+    """An independent copy."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def complete_copy(model: ModelProto, folder: Path | None) -> ModelProto:
+    """An independent copy that holds the weights which lie outside."""
+    copy = copy_of(model)
+    for tensor in external_tensors(copy):
+        tensor.CopyFrom(make_tensor(tensor.name, to_array(tensor, folder)))
+    return copy
+
+
+def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every tensor that a model stores, in bodies and functions too, with a name for it."""
+
+    def in_nodes(nodes: Sequence[NodeProto], scope: str) -> Iterator[tuple[str, TensorProto]]:
+        for node in nodes:
+            place = f"{scope}{node.output[0] if node.output else node.name}"
+            for attribute in node.attribute:
+                tensors = [attribute.t] if attribute.HasField("t") else attribute.tensors
+                yield from ((f"{place}.{attribute.name}", t) for t in tensors)
+            for i, body in enumerate(bodies(node)):
+                yield from in_graph(body, f"{place}/{i}/")
+
+    def in_graph(graph: GraphProto, scope: str) -> Iterator[tuple[str, TensorProto]]:
+        yield from ((scope + tensor.name, tensor) for tensor in graph.initializer)
+        yield from in_nodes(graph.node, scope)
+
+    yield from in_graph(model.graph, "")
+    for function in model.functions:
+        yield from in_nodes(function.node, f"{function.domain}:{function.name}/")
+
+
+def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Tensors whose bytes live in a file beside the model."""
+    return (t for _, t in keyed_tensors(model) if t.data_location == TensorProto.EXTERNAL)
+
+
+@dataclass(frozen=True)
+class External:
+    """Where an external tensor's bytes are."""
+
+    file: Path
+    offset: int
+    length: int
+
+
+def locate(tensor: TensorProto, folder: Path) -> External:
+    """Find an external tensor's bytes, refusing a path that leaves the model's folder."""
+    info = {entry.key: entry.value for entry in tensor.external_data}
+    location, start, length = (info.get(key, "") for key in ("location", "offset", "length"))
+    file = folder / location
+    inside = not Path(location).is_absolute() and file.resolve().is_relative_to(folder.resolve())
+    if not location or not inside:
+        raise ModelError(f"external data '{location}' lies outside the model's folder {folder}")
+    if not file.is_file():
+        raise ModelError(f"external data file {file} is missing (tensor '{tensor.name}')")
+    if not (start or "0").isdecimal() or not (length or "0").isdecimal():
+        raise ModelError(f"tensor '{tensor.name}' has a bad offset or length in its external data")
+    offset = int(start or 0)
+    available = file.stat().st_size - offset
+    if available < 0 or int(length or 0) > available:
+        raise ModelError(f"external data file {file} is too short for tensor '{tensor.name}'")
+    return External(file, offset, int(length) if length else available)
+
+
+def set_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    """Point a tensor to its bytes in a file beside the model."""
+    tensor.ClearField("raw_data")
+    del tensor.external_data[:]
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    tensor.data_location = TensorProto.EXTERNAL
+
+
+def to_array(tensor: TensorProto, folder: Path | None) -> Array:
+    """A tensor's values, read from its file if they are external."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return onnx.numpy_helper.to_array(tensor)
+    place = locate(tensor, folder or Path())
+    with place.file.open("rb") as stream:
+        stream.seek(place.offset)
+        raw = stream.read(place.length)
+    inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+    return onnx.numpy_helper.to_array(inline)
+
+
+def numpy_dtype(data_type: int) -> np.dtype[Any]:
+    """The numpy dtype of an ONNX one (bfloat16 included)."""
+    return onnx.helper.tensor_dtype_to_np_dtype(data_type)
+
+
+def make_tensor(name: str, values: Array) -> TensorProto:
+    """A tensor with these values."""
+    return onnx.numpy_helper.from_array(np.asarray(values, order="C"), name)

@@ -1,0 +1,199 @@
+"""Which neurons are linked by chains of neighbours within ε, without looking at every pair.
+
+*Forward* and the backward max norm: a neuron's neighbours must be close in every coordinate (of V;
+of u²), so candidates are cut down coordinate by coordinate, the most spread first, starting from a
+window in sorted order. The search never looks again at what it has reached.
+
+*Backward sum*: D(a, b) ≥ |‖a‖₁² − (sign(a)·b)²|. One matrix product in float32, with its rounding
+error added to the safe side, rules out almost every pair; for the others  ½‖a+b‖₁‖a−b‖₁ ≤ D ≤
+‖a+b‖₁‖a−b‖₁,  and the exact D where that does not decide. Connected pairs are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.lumping.distance import square_gaps_sum
+from onnxfde.numbers import FloatArray
+from onnxfde.progress import Tell, silent
+
+Indices = npt.NDArray[np.intp]
+Exact = Callable[[int, Indices], FloatArray]
+
+TILE = 512
+SINGLE = float(np.finfo(np.float32).eps)
+
+
+@dataclass
+class Effort:
+    """How much work a partition takes: pairs not decided by bounds, and how far it is."""
+
+    evaluated: int = 0
+    tell: Tell = silent
+
+    def reached(self, done: int, size: int) -> None:
+        """Tell how many of all pairs are decided when `done` neurons have met all others."""
+        self.tell(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """What "within ε" means: ε, and what a distance may exceed it by for each neuron."""
+
+    eps: float
+    slack: FloatArray
+
+    def limits(self, i: int, others: Indices) -> FloatArray:
+        """The largest distance from i at which others are near."""
+        return np.asarray(self.eps + np.maximum(self.slack[i], self.slack[others]))
+
+    @property
+    def most(self) -> float:
+        """No pair that is further apart is near."""
+        return float(self.eps + self.slack.max(initial=0.0))
+
+    def reordered(self, order: Indices, scale: float = 1.0) -> Nearness:
+        """The same for neurons in another order, with distances divided by `scale`."""
+        return Nearness(self.eps / scale, self.slack[order] / scale)
+
+
+def neighbours_closure(
+    coordinates: FloatArray, near: Nearness, total: bool, exact: Exact | None, effort: Effort
+) -> Indices:
+    """Labels of the closure of "close in every coordinate" (or, with `total`, in their sum).
+
+    `exact(i, others)` decides among those whose coordinates are close, if that is not all there is.
+    """
+    size = len(coordinates)
+    spread = np.argsort(-np.ptp(coordinates, axis=0), kind="stable")
+    by_first = np.argsort(coordinates[:, spread[0]], kind="stable")
+    table = np.ascontiguousarray(coordinates[by_first][:, spread].T)
+    near = near.reordered(by_first)
+    labels = np.full(size, -1)
+    reached = np.zeros(size, dtype=bool)
+    for start in range(size):
+        if reached[start]:
+            continue
+        reached[start] = True
+        pending = [start]
+        while pending:
+            i = pending.pop()
+            labels[i] = start
+            found = close_to(table, i, near, total, reached)
+            effort.evaluated += len(found)
+            if exact is not None and len(found):
+                gaps = exact(int(by_first[i]), by_first[found])
+                found = found[gaps <= near.limits(i, found)]
+            reached[found] = True
+            pending.extend(found.tolist())
+        effort.reached(int(reached.sum()), size)
+    restored = np.empty(size, dtype=np.intp)
+    restored[by_first] = labels
+    return restored
+
+
+def close_to(
+    table: FloatArray, i: int, near: Nearness, total: bool, reached: npt.NDArray[np.bool_]
+) -> Indices:
+    """Unreached columns of `table` whose coordinates are all (or in sum) within reach of i's."""
+    low = int(np.searchsorted(table[0], table[0, i] - near.most, side="left"))
+    high = int(np.searchsorted(table[0], table[0, i] + near.most, side="right"))
+    found = low + np.flatnonzero(~reached[low:high])
+    gap = np.abs(table[0, found] - table[0, i])
+    at, step = 1, 1
+    while at < len(table) and len(found):
+        more = np.abs(table[at : at + step, found] - table[at : at + step, i, None])
+        gap = gap + more.sum(axis=0) if total else np.maximum(gap, more.max(axis=0))
+        keep = gap <= near.most
+        found, gap = found[keep], gap[keep]
+        at, step = at + step, 2 * step
+    return np.asarray(found[gap <= near.limits(i, found)])
+
+
+def square_closure(rows: FloatArray, near: Nearness, effort: Effort) -> Indices:
+    """Labels of the closure of D(a, b) ≤ ε, the L1 distance of squares."""
+    size = len(rows)
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(rows).max(initial=0.0))[1]))
+    length = np.abs(rows / unit).sum(axis=1)
+    order = np.argsort(length, kind="stable")
+    rows, length, near = rows[order] / unit, length[order], near.reordered(order, unit**2)
+    single, signs = rows.astype(np.float32), np.sign(rows).astype(np.float32)
+    slack = 2 * SINGLE * (rows.shape[1] + 2) * length
+    forest = Forest(size)
+    for start in range(0, size, TILE):
+        tile = np.arange(start, min(start + TILE, size))
+        most = np.sqrt(length[tile[-1]] ** 2 + near.most)
+        stop = int(np.searchsorted(length, most * (1 + 1e-12), side="right"))
+        others = np.arange(start, stop)
+        if not forest.all_joined(others):
+            product = np.abs(signs[tile] @ single[others].T)
+            high, low = product + slack[others], np.maximum(product - slack[others], 0)
+            square = length[tile, None] ** 2
+            possible = (square - high**2 <= near.most) & (low**2 - square <= near.most)
+            possible &= others > tile[:, None]
+            for i in np.flatnonzero(possible.any(axis=1)):
+                join_close(rows, int(tile[i]), others[possible[i]], near, forest, effort)
+        effort.reached(int(tile[-1]) + 1, size)
+    restored = np.empty(size, dtype=np.intp)
+    restored[order] = forest.roots()
+    return restored
+
+
+def join_close(
+    rows: FloatArray, i: int, others: Indices, near: Nearness, forest: Forest, effort: Effort
+) -> None:
+    """Join i with all of `others` that are near, by bounds where they decide."""
+    others = others[forest.find_all(others) != forest.find(i)]
+    if not len(others):
+        return
+    limit = near.limits(i, others)
+    both = np.abs(rows[others] + rows[i]).sum(axis=1) * np.abs(rows[others] - rows[i]).sum(axis=1)
+    close = both <= limit
+    unsure = np.flatnonzero(~close & (both / 2 <= limit * (1 + 1e-9)))
+    if len(unsure):
+        close[unsure] = square_gaps_sum(rows[i], rows[others[unsure]]) <= limit[unsure]
+        effort.evaluated += len(unsure)
+    for j in others[close]:
+        forest.join(i, int(j))
+
+
+class Forest:
+    """Union-find over numbers."""
+
+    def __init__(self, size: int) -> None:
+        """Everyone is alone."""
+        self.parent = np.arange(size)
+
+    def find(self, i: int) -> int:
+        """The root of i, with the path to it shortened."""
+        while self.parent[i] != i:
+            self.parent[i] = self.parent[self.parent[i]]
+            i = int(self.parent[i])
+        return i
+
+    def find_all(self, some: Indices) -> Indices:
+        """The roots of many."""
+        roots = self.parent[some]
+        while True:
+            above = self.parent[roots]
+            if np.array_equal(above, roots):
+                self.parent[some] = roots
+                return roots
+            roots = above
+
+    def join(self, i: int, j: int) -> None:
+        """Connect two; the smaller root stays."""
+        a, b = sorted((self.find(i), self.find(j)))
+        self.parent[b] = a
+
+    def all_joined(self, some: Indices) -> bool:
+        """Whether all are connected."""
+        return len(some) == 0 or bool(np.all(self.find_all(some) == self.find(int(some[0]))))
+
+    def roots(self) -> Indices:
+        """The root of everyone."""
+        return self.find_all(np.arange(len(self.parent)))

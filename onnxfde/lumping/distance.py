@@ -1,0 +1,128 @@
+"""Distances between neurons of a layer, in the condensed order of `scipy.spatial.distance.pdist`.
+
+    forward        max_k |V_ki − V_kj|                              (outgoing weights)
+    erode forward  3 Σ_k |V_ki − V_kj|
+    backward sum   Σ_jk |a_j a_k − b_j b_k|                         (incoming polynomials, L1)
+    backward max   max(max_j |a_j² − b_j²|, 2 max_{j<k} |a_j a_k − b_j b_k|)
+
+With s = (a+b)/2 and t = (a−b)/2, a_j a_k − b_j b_k = 2 (s_j t_k + t_j s_k): nothing is expanded and
+nothing cancels. With r = t/s the L1 sum is 2 Σ_jk |s_j||s_k||r_j + r_k|, which sorting r and prefix
+sums reduce to O(d log d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from onnxfde.neurons.layer import Layer
+from onnxfde.numbers import FloatArray
+from onnxfde.options import Norm, Relation
+
+TIE = 1e-12
+
+
+def condensed(
+    layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
+) -> FloatArray:
+    """Distances of all pairs i < j, row after row."""
+    if relation == "forward":
+        return pairs(layer.outgoing.T, erode_gaps if erode else outgoing_gaps)
+    return pairs(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
+
+
+def largest_coefficients(layer: Layer, relation: Relation) -> FloatArray:
+    """The largest coefficient of each neuron that enters a distance: the scale of its rounding."""
+    if relation == "forward":
+        return np.asarray(np.abs(layer.outgoing).max(axis=0, initial=0.0))
+    first, second = np.sort(np.abs(layer.incoming), axis=1)[:, :-3:-1].T
+    return np.asarray(np.maximum(first**2, 2 * first * second))
+
+
+def ties(layer: Layer, relation: Relation) -> FloatArray:
+    """What a distance may exceed ε by, for each neuron; of a pair the larger counts."""
+    return TIE * np.maximum(1.0, largest_coefficients(layer, relation))
+
+
+def decided(
+    layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
+) -> FloatArray:
+    """Condensed distances less what they may exceed ε by."""
+    slack = ties(layer, relation)
+    first, second = np.triu_indices(layer.neurons, 1)
+    gaps = condensed(layer, relation, norm, erode)
+    return np.maximum(gaps - np.maximum(slack[first], slack[second]), 0.0)
+
+
+def pairs(rows: FloatArray, gaps: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+    """Distances of each row to all later rows."""
+    found = [gaps(rows[i], rows[i + 1 :]) for i in range(len(rows) - 1)]
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def outgoing_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
+    """Largest difference of outgoing weights."""
+    return np.asarray(np.abs(others - a).max(axis=1))
+
+
+def erode_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
+    """What ERODE makes of the differences of outgoing weights."""
+    return np.asarray(3 * np.abs(others - a).sum(axis=1))
+
+
+def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:
+    """L1 distance of the coefficients of (a·z)² and of each other row's square."""
+    s, t = (a + others) / 2, (a - others) / 2
+    magnitude, signed = np.abs(s), np.where(s == 0, 0.0, t * np.sign(s))
+    ratio = np.divide(t, s, out=np.zeros_like(t), where=s != 0)
+    below, order = ranks_of_negatives(ratio)
+    prefix_magnitude = prefix_sums(np.take_along_axis(magnitude, order, axis=1))
+    prefix_signed = prefix_sums(np.take_along_axis(signed, order, axis=1))
+    left_magnitude = np.take_along_axis(prefix_magnitude, below, axis=1)
+    left_signed = np.take_along_axis(prefix_signed, below, axis=1)
+    both = signed * (prefix_magnitude[:, -1:] - 2 * left_magnitude)
+    both += magnitude * (prefix_signed[:, -1:] - 2 * left_signed)
+    lonely = np.where(s == 0, np.abs(t), 0.0).sum(axis=1)
+    return np.asarray(2 * both.sum(axis=1) + 4 * lonely * magnitude.sum(axis=1))
+
+
+def square_gaps_max(a: FloatArray, others: FloatArray) -> FloatArray:
+    """Largest difference of the coefficients of (a·z)² and of each other row's square.
+
+    Coefficients that hold z_j differ by at most 4(|s_j| max|t| + |t_j| max|s|): the j are visited
+    from the largest of these bounds on, until none can beat what was found.
+    """
+    s, t = (a + others) / 2, (a - others) / 2
+    largest_s, largest_t = (np.abs(x).max(axis=1, keepdims=True) for x in (s, t))
+    bound = 4 * (np.abs(s) * largest_t + np.abs(t) * largest_s)
+    order = np.argsort(-bound, axis=1)
+    best = 4 * np.abs(s * t).max(axis=1)
+    active = np.arange(len(others))
+    for rank in range(s.shape[1]):
+        j = order[active, rank]
+        hopeful = bound[active, j] > best[active]
+        active, j = active[hopeful], j[hopeful]
+        if not len(active):
+            break
+        mixed = s[active, j, None] * t[active] + t[active, j, None] * s[active]
+        mixed[np.arange(len(active)), j] = 0.0
+        best[active] = np.maximum(best[active], 4 * np.abs(mixed).max(axis=1))
+    return np.asarray(best)
+
+
+def ranks_of_negatives(ratio: FloatArray) -> tuple[np.ndarray, np.ndarray]:
+    """Per row, how many entries lie below −r_j for each j; and the order that sorts the row."""
+    width = ratio.shape[1]
+    merged = np.argsort(np.concatenate([-ratio, ratio], axis=1), axis=1, kind="stable")
+    is_entry = merged >= width
+    entries_before = np.cumsum(is_entry, axis=1)
+    counts = np.empty_like(merged)
+    np.put_along_axis(counts, merged, entries_before, axis=1)
+    order = merged[is_entry].reshape(ratio.shape) - width
+    return counts[:, :width], order
+
+
+def prefix_sums(a: FloatArray) -> FloatArray:
+    """Cumulative sums of each row with a leading 0."""
+    return np.concatenate([np.zeros((len(a), 1)), np.cumsum(a, axis=1)], axis=1)

@@ -1,0 +1,1 @@
+"""Models measured on machines: this one, an emulated one, a board."""

@@ -1,0 +1,137 @@
+"""One shape for every input: the model's own, with its free axes filled.
+
+The batch is the first leading axis that is free, and every axis of its name. Other free axes come
+from `--shape`, from the data, or from an axis of the same name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.errors import DataError, OptionError
+from onnxfde.graph.input_specs import InputSpec
+from onnxfde.running.samples import MOST_VALUES, Range, Samples, random_samples
+
+Array = npt.NDArray[Any]
+Shapes = Mapping[str, tuple[int, ...]]
+Specs = tuple[InputSpec, ...]
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`input:1,3,224,224` as a name and numbers.
+
+    >>> parse_shape("x:0:1,3")
+    ('x:0', (1, 3))
+    """
+    name, _, numbers = text.rpartition(":")
+    try:
+        shape = tuple(int(n) for n in numbers.split(","))
+    except ValueError:
+        shape = (0,)
+    if not name or min(shape) < 1:
+        raise OptionError(f"--shape {text}: write NAME:1,3,224,224, lengths of 1 or more")
+    return name, shape
+
+
+def batch_input(specs: Specs) -> InputSpec | None:
+    """The input whose leading axis is the batch: the first free one, else the first."""
+    led = [spec for spec in specs if spec.dims]
+    return next((s for s in led if s.fixed_batch is None), led[0] if led else None)
+
+
+def batch_sizes(specs: Specs, shapes: Shapes, asked: Sequence[int]) -> tuple[int, ...]:
+    """The batch sizes to run: those asked for, else the one that the shapes have, else 1."""
+    if asked:
+        return tuple(dict.fromkeys(asked))
+    leader = batch_input(specs)
+    lead = leader and (shapes.get(leader.name) or leader.dims)[0]
+    return (lead if isinstance(lead, int) else 1,)
+
+
+def fixed_specs(specs: Specs, batch: int, shapes: Shapes, data: Samples | None) -> Specs:
+    """The inputs with every axis filled, for one batch size."""
+    leader = batch_input(specs)
+    if leader is not None and leader.fixed_batch not in (None, batch):
+        raise DataError(f"its batch is fixed at {leader.fixed_batch} (input '{leader.name}')")
+    lengths = {s.name: given(s, shapes) or data_shape(s, data) for s in specs}
+    named = axis_lengths(specs, shapes, lengths)
+    if leader is not None:
+        named[leader.dims[0]] = batch
+
+    def length_of(spec: InputSpec, place: int) -> int:
+        axis, known = spec.dims[place], lengths[spec.name]
+        if isinstance(axis, int):
+            return axis
+        if isinstance(axis, str) and axis in named:
+            return named[axis]
+        if place == 0 and (spec is leader or spec.name not in shapes):
+            return batch
+        if known:
+            return known[place]
+        example = ",".join("1" if k == 0 else str(d or "?") for k, d in enumerate(spec.dims))
+        raise DataError(
+            f"input '{spec.name}' has no length for axis {place} ('{axis or '?'}'); "
+            f"give one: --shape {spec.name}:{example}"
+        )
+
+    return tuple(replace(s, dims=tuple(length_of(s, k) for k in range(len(s.dims)))) for s in specs)
+
+
+def axis_lengths(specs: Specs, shapes: Shapes, lengths: Shapes) -> dict[object, int]:
+    """The length of every axis that has a name: what the user says, else what the data has."""
+    named: dict[object, int] = {}
+    leader = batch_input(specs)
+    for spec in specs:
+        for axis, length in zip(spec.dims, shapes.get(spec.name, ()), strict=False):
+            is_batch = leader is not None and axis == leader.dims[0]
+            if isinstance(axis, str) and not is_batch and named.setdefault(axis, length) != length:
+                raise DataError(f"--shape gives axis '{axis}' two lengths")
+    for spec in specs:
+        for axis, length in zip(spec.dims[1:], lengths[spec.name][1:], strict=False):
+            named.setdefault(axis, length)
+    return named
+
+
+def given(spec: InputSpec, shapes: Shapes) -> tuple[int, ...]:
+    """The shape that the user gave for an input, if it fits."""
+    shape = shapes.get(spec.name, ())
+    fits = len(shape) == len(spec.dims) and all(
+        g == d for g, d in zip(shape, spec.dims, strict=True) if isinstance(d, int)
+    )
+    if shape and not fits:
+        raise DataError(f"--shape {spec.name}:{','.join(map(str, shape))} does not fit {spec}")
+    return shape
+
+
+def data_shape(spec: InputSpec, data: Samples | None) -> tuple[int, ...]:
+    """The shape of an input in the data, which may have an axis of samples before it."""
+    return () if data is None or not spec.dims else data.arrays[spec.name].shape[-len(spec.dims) :]
+
+
+def feed(specs: Specs, data: Samples | None, limits: Range) -> dict[str, Array]:
+    """Inputs of these shapes: rows of the data, over again if there are too few, or random."""
+    size = sum(math.prod(d for d in spec.dims if isinstance(d, int)) for spec in specs)
+    if size > MOST_VALUES:
+        raise DataError(f"its inputs have {size:,} values, more than {MOST_VALUES:,}")
+    if data is not None:
+        return {spec.name: rows_for(spec, data.arrays[spec.name]) for spec in specs}
+    return next(random_samples(specs, limits, rows=1).feeds()) if specs else {}
+
+
+def rows_for(spec: InputSpec, array: Array) -> Array:
+    """As many rows of an array as an input takes; samples of many rows are put end to end."""
+    if not spec.dims:
+        return np.asarray(array.ravel()[0])
+    axes = array.ndim - len(spec.dims) + 1
+    rows = array.reshape(math.prod(array.shape[:axes]), *array.shape[axes:])
+    taken = np.ascontiguousarray(rows[np.arange(spec.fixed_batch or 1) % len(rows)])
+    if taken.shape != spec.dims:
+        have, want = ("×".join(map(str, shape)) for shape in (taken.shape, spec.dims))
+        raise DataError(f"the data for input '{spec.name}' is {have}, --shape says {want}")
+    return taken

@@ -1,0 +1,1 @@
+"""One layer as arrays, and how few neurons it needs."""

@@ -1,0 +1,90 @@
+"""What a layer should do, seen on real inputs: rows x with the original network's outputs y.
+
+    error(o′) = ‖o′(x) − y‖ / ‖y − mean y‖
+
+A tenth of the samples, drawn at random, is held out: neurons are fitted to the others and judged by
+these, with a margin of 1/√h for h samples held out, and by all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.neurons.kernels import Metric
+from onnxfde.neurons.layer import Layer, relative_change
+from onnxfde.neurons.objective import Observed
+from onnxfde.numbers import FloatArray
+
+HELD_OUT = 10
+FEWEST_ROWS = 100
+BATCH_WORK = 2e8
+SMALLEST_BATCH = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Inputs of a layer and the outputs it should have there."""
+
+    inputs: FloatArray
+    outputs: FloatArray
+    rows_a_sample: int = 1
+    """How many rows in a row belong together."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is anything to learn from it."""
+        if len(self.inputs) < FEWEST_ROWS or self.samples < HELD_OUT:
+            return False
+        if not (np.isfinite(self.inputs).all() and np.isfinite(self.outputs).all()):
+            return False
+        return all(np.ptp(part.outputs, axis=0).any() for part in (self.fitted, self.held_out))
+
+    @property
+    def samples(self) -> int:
+        """How many samples the rows come from."""
+        return len(self.inputs) // self.rows_a_sample
+
+    @cached_property
+    def _held(self) -> npt.NDArray[np.bool_]:
+        order = np.random.default_rng(0).permutation(self.samples)
+        return np.repeat(order % HELD_OUT == 0, self.rows_a_sample)
+
+    @cached_property
+    def fitted(self) -> Evidence:
+        """Nine tenths of the samples."""
+        return Evidence(self.inputs[~self._held], self.outputs[~self._held], self.rows_a_sample)
+
+    @cached_property
+    def held_out(self) -> Evidence:
+        """The other tenth."""
+        return Evidence(self.inputs[self._held], self.outputs[self._held], self.rows_a_sample)
+
+    def error(self, layer: Layer) -> float:
+        """The relative change of the outputs."""
+        return relative_change(self.outputs, layer(self.inputs))
+
+    def judged(self, layer: Layer) -> float:
+        """The error to expect of a layer that was chosen by it."""
+        margin = 1 + 1 / np.sqrt(self.held_out.samples)
+        return max(self.error(layer), float(margin * self.held_out.error(layer)))
+
+    def batch(self, number: int, width: int) -> Evidence:
+        """The rows of one step, all of them unless `width` numbers for each are too much work."""
+        most = max(int(BATCH_WORK / width), SMALLEST_BATCH)
+        count = -(-len(self.inputs) // most)
+        order = np.random.default_rng(1).permutation(len(self.inputs)) % count
+        pick = order == number % count
+        return Evidence(self.inputs[pick], self.outputs[pick]) if count > 1 else self
+
+    def observed(self, metric: Metric) -> Observed:
+        """The rows as a target of neurons in whitened coordinates."""
+        return Observed.of(metric.standardise(self.inputs), self.outputs)
+
+    def offset(self, incoming: FloatArray, outgoing: FloatArray) -> FloatArray:
+        """The c′ that leaves no mean error."""
+        hidden = Layer(incoming, outgoing, np.zeros(len(outgoing)))
+        return np.asarray((self.outputs - hidden(self.inputs)).mean(axis=0))

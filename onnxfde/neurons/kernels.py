@@ -1,0 +1,121 @@
+"""How far apart two layers are when their inputs are distributed as N(μ, Σ).
+
+Whiten once, Σ = LLᵀ and u → u T with T = [[L, μ], [0, 1]]. With a free constant the inner product
+of two neurons is the covariance of their squares,
+
+    K(u, u′) = 2 [(u·u′)² − b²b′²] = φ(u)·φ(u′),     E[(u·z)²] = ‖u‖²,
+
+with φ(u) the entries of √2·uuᵀ (the corner left out, off-diagonal pairs once, times √2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.neurons.layer import Layer
+from onnxfde.numbers import FloatArray
+
+FEATURE_BYTES = 100_000_000
+REGULARISATION = 1e-3
+CANCELLATION = 1e-5
+"""Below this, an error computed from K is mostly rounding, and φ is written out instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """The mean of a layer's inputs and a factor L of their covariance, Σ = LLᵀ."""
+
+    mean: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def plain(cls, inputs: int) -> Metric:
+        """N(0, I): compares plain coefficients."""
+        return cls(np.zeros(inputs), np.eye(inputs))
+
+    @classmethod
+    def box(cls, inputs: int, low: float, high: float) -> Metric:
+        """Inputs uniform in [low, high]."""
+        radius = (high - low) / 2
+        return cls(np.full(inputs, (low + high) / 2), np.eye(inputs) * radius / np.sqrt(3))
+
+    @classmethod
+    def measured(cls, samples: FloatArray) -> Metric:
+        """Mean and regularised covariance of real inputs; if nothing varies, Σ = I."""
+        inputs = samples.shape[1]
+        mean = samples.mean(axis=0)
+        centred = samples - mean
+        covariance = centred.T @ centred / len(samples)
+        scale = np.trace(covariance) / inputs
+        if scale == 0:
+            return cls(mean, np.eye(inputs))
+        covariance[np.diag_indices(inputs)] += REGULARISATION * scale
+        return cls(mean, np.linalg.cholesky(covariance))
+
+    def whiten(self, incoming: FloatArray) -> FloatArray:
+        """Rows u as u T."""
+        weights = incoming[:, :-1]
+        return np.column_stack([weights @ self.factor, weights @ self.mean + incoming[:, -1]])
+
+    def unwhiten(self, rows: FloatArray) -> FloatArray:
+        """The inverse of `whiten`."""
+        weights = np.linalg.solve(self.factor.T, rows[:, :-1].T).T
+        return np.column_stack([weights, rows[:, -1] - weights @ self.mean])
+
+    def standardise(self, inputs: FloatArray) -> FloatArray:
+        """Rows x as whitened z: `whiten(u)`·z = u·(x, 1)."""
+        centred = np.linalg.solve(self.factor, (inputs - self.mean).T).T
+        return np.column_stack([centred, np.ones(len(inputs))])
+
+    def relative_error(self, layer: Layer, other: Layer) -> float:
+        """The change of the centred output from `layer` to `other`, relative L2."""
+        if not other.finite:
+            return np.inf
+        rows = self.whiten(layer.incoming)
+        both = np.vstack([rows, self.whiten(other.incoming)])
+        change = np.hstack([layer.outgoing, -other.outgoing])
+        total = norm(rows, layer.outgoing)
+        if total == 0:
+            return 0.0
+        error = norm(both, change) / total
+        if error < CANCELLATION and features_fit(*both.shape):
+            error = float(np.linalg.norm(change @ features(both))) / total
+        return error
+
+
+def kernel(a: FloatArray, b: FloatArray) -> FloatArray:
+    """K between whitened rows."""
+    dot = a[:, :-1] @ b[:, :-1].T
+    return np.asarray(2 * dot * (dot + 2 * np.outer(a[:, -1], b[:, -1])))
+
+
+def kernel_diagonal(a: FloatArray) -> FloatArray:
+    """K(u, u) of whitened rows."""
+    dot = np.einsum("ij,ij->i", a[:, :-1], a[:, :-1])
+    return np.asarray(2 * dot * (dot + 2 * a[:, -1] ** 2))
+
+
+def kernel_scale(a: FloatArray) -> FloatArray:
+    """√K(u, u) of whitened rows, to divide by: 1 for a row whose square never varies."""
+    scale = np.sqrt(kernel_diagonal(a))
+    scale[scale == 0] = 1.0
+    return scale
+
+
+def features(rows: FloatArray) -> FloatArray:
+    """φ of whitened rows, one row each."""
+    j, k = np.triu_indices(rows.shape[1])
+    weight = np.where(j == k, np.sqrt(2), 2.0)[:-1]
+    return np.asarray(rows[:, j[:-1]] * rows[:, k[:-1]] * weight)
+
+
+def features_fit(count: int, width: int) -> bool:
+    """Whether φ of `count` rows of this width is small enough to be written out."""
+    return count * width * (width + 1) * 4 <= FEATURE_BYTES
+
+
+def norm(rows: FloatArray, outgoing: FloatArray) -> float:
+    """‖V φ(U)‖, the standard deviation of the summed squares, from K."""
+    return float(np.sqrt(max(np.sum((outgoing @ kernel(rows, rows)) * outgoing), 0.0)))

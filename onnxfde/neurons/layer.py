@@ -1,0 +1,96 @@
+"""A hidden layer of squares as the coefficients of its polynomials.
+
+    o = c + V (U z)²,   z = (x, 1)          U: n × (d+1), rows u_i = (w_i, b_i);  V: m × n
+    o_k = c_k + zᵀ Q_k z,   Q_k = Σ_i V_ki u_i u_iᵀ
+
+`scaled` neurons compute the same thing: u → αu, V → V/α² for any α ≠ 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.numbers import FloatArray, cast
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer as arrays: rows of `incoming` are neurons, columns of `outgoing` their weights."""
+
+    incoming: FloatArray
+    outgoing: FloatArray
+    offset: FloatArray
+
+    @property
+    def neurons(self) -> int:
+        """Hidden neurons, n."""
+        return len(self.incoming)
+
+    @property
+    def inputs(self) -> int:
+        """Inputs, d."""
+        return int(self.incoming.shape[1]) - 1
+
+    @property
+    def outputs(self) -> int:
+        """Outputs, m."""
+        return len(self.outgoing)
+
+    @property
+    def parameters(self) -> int:
+        """Nonzero weights and biases."""
+        arrays = (self.incoming, self.outgoing, self.offset)
+        return sum(int(np.count_nonzero(a)) for a in arrays)
+
+    @property
+    def size(self) -> int:
+        """All weights and biases, zero or not; a bias that is 0 everywhere is none."""
+        biases = sum(a.size for a in (self.incoming[:, -1], self.offset) if np.any(a))
+        return self.incoming[:, :-1].size + self.outgoing.size + biases
+
+    @property
+    def finite(self) -> bool:
+        """Whether every weight is a number."""
+        return all(np.isfinite(a).all() for a in (self.incoming, self.outgoing, self.offset))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """The layer's outputs for rows of inputs."""
+        hidden = x @ self.incoming[:, :-1].T + self.incoming[:, -1]
+        return np.asarray(hidden**2 @ self.outgoing.T + self.offset)
+
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
+        return Layer(np.abs(self.incoming), np.abs(self.outgoing), np.abs(self.offset))(np.abs(x))
+
+    def change_to(self, other: Layer, x: FloatArray) -> float:
+        """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""
+        return relative_change(self(x), other(x))
+
+    def stored_as(self, dtype: npt.DTypeLike) -> Layer:
+        """The layer as it reads back after being stored as `dtype`."""
+        return Layer(*(cast(a, dtype) for a in (self.incoming, self.outgoing, self.offset)))
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """Which neurons vary with the input and feed something."""
+        varies = np.any(self.incoming[:, :-1] != 0, axis=1)
+        return np.asarray(varies & np.any(self.outgoing != 0, axis=0))
+
+    def without_constants(self) -> Layer:
+        """Only the neurons that are alive; what the others contribute moves into c."""
+        alive = self.alive
+        constant = self.outgoing[:, ~alive] @ self.incoming[~alive, -1] ** 2
+        return Layer(self.incoming[alive], self.outgoing[:, alive], self.offset + constant)
+
+
+def relative_change(before: FloatArray, after: FloatArray) -> float:
+    """‖after − before‖ / ‖before − mean‖ over rows; infinite where something is no number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = float(np.linalg.norm(after - before))
+        spread = float(np.linalg.norm(before - before.mean(axis=0)))
+    if not np.isfinite(change):
+        return np.inf
+    return change / spread if spread > 0 else change

@@ -1,0 +1,1 @@
+"""Bounds that hold for every input."""

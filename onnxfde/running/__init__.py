@@ -1,0 +1,1 @@
+"""Models executed: samples in, values out, two models side by side."""

@@ -1,0 +1,88 @@
+"""Opening what the user gives: a model, from a file or from memory, and data for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.graph import files
+from onnxfde.graph.input_specs import InputSpec, input_specs
+from onnxfde.graph.model import Graph, check
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.size import stored_bytes
+from onnxfde.graph.tensors import external_tensors, locate
+from onnxfde.running.layer_inputs import Probe
+from onnxfde.running.samples import (
+    Range,
+    Samples,
+    check_range,
+    load_samples,
+    make_samples,
+    random_samples,
+)
+
+Model = str | Path | ModelProto
+Data = str | Path | Mapping[str, npt.NDArray[Any]]
+VERIFIED_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model to work on and, if it came from a file, that file."""
+
+    graph: Graph
+    path: Path | None
+    sha256: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the model with its external weights."""
+        return stored_bytes(self.graph)
+
+
+def open_model(model: Model) -> Source:
+    """Read and check a model, from a file or from memory."""
+    if isinstance(model, ModelProto):
+        check(model, "the model")
+        raw = hashlib.sha256(model.SerializeToString())
+        return Source(Graph(model), None, raw.hexdigest())
+    path = Path(model)
+    proto = files.read_model(path)
+    for tensor in external_tensors(proto):
+        locate(tensor, path.parent)
+    check(proto, str(path))
+    return Source(Graph(proto, path.parent), path, files.sha256(path))
+
+
+def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[Probe, str | None]:
+    """Where inputs come from, and a hash of the data."""
+    limits = check_range(limits)
+    if data is None:
+        return Probe(limits), None
+    probe = Probe(limits, samples_of(data, input_specs(graph)))
+    if not isinstance(data, Mapping):
+        return probe, files.sha256(Path(data))
+    digest = hashlib.sha256()
+    for name in sorted(data):
+        digest.update(np.ascontiguousarray(data[name]).tobytes())
+    return probe, digest.hexdigest()
+
+
+def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
+    """The user's data for the inputs of one model."""
+    if isinstance(data, Mapping):
+        return make_samples(data, specs, "the data")
+    return load_samples(Path(data), specs)
+
+
+def verification_samples(graph: Graph, probe: Probe) -> Samples:
+    """The data, or random inputs in the range (not those that the metric was measured on)."""
+    if probe.data is not None:
+        return probe.data
+    return random_samples(input_specs(graph), probe.limits, VERIFIED_ROWS, seed=1)

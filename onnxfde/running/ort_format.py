@@ -1,0 +1,55 @@
+"""A model in onnxruntime's own format: one file, optimized already, for builds that read no .onnx.
+
+What only one kind of processor can run is not stored in it. Before it takes its place the file is
+read back and must compute what the model does.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from onnxfde.errors import RuntimeUnavailable, VerificationError
+from onnxfde.graph import files
+from onnxfde.graph.model import Graph
+from onnxfde.numbers import Array
+from onnxfde.running.runtime import Runner, convert, run_all
+from onnxfde.running.samples import Samples
+
+TOLERANCE = 1e-6
+"""Of the largest output."""
+
+
+def save(graph: Graph, path: Path, samples: Samples | None) -> None:
+    """Convert a model and compare it on samples, if there are any."""
+    path = Path(os.path.realpath(path))
+    with files.staged(path) as stage:
+        made = stage.folder / "model.ort"
+        try:
+            before, after = convert(graph.model, graph.folder, made)
+            if samples is not None:
+                require_same(before, after, samples, path)
+        except RuntimeUnavailable as reason:
+            raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
+        stage.copy(made, path)
+
+
+def require_same(before: Runner, after: Runner, samples: Samples, path: Path) -> None:
+    """Raise unless both compute the same."""
+    pairs = zip(run_all(before, samples), run_all(after, samples), strict=True)
+    for old, new in pairs:
+        if not same(old, new):
+            raise VerificationError(
+                f"{path} does not compute what the model does; nothing was written, "
+                "write an .onnx file instead"
+            )
+
+
+def same(old: Array, new: Array) -> bool:
+    """Whether numbers agree up to rounding, and anything else exactly."""
+    if old.dtype.kind != "f":
+        return np.array_equal(old, new)
+    allowed = TOLERANCE * float(np.max(np.abs(old), initial=0.0, where=np.isfinite(old)))
+    return np.allclose(new, old, rtol=0, atol=allowed, equal_nan=True)

@@ -1,0 +1,238 @@
+"""The only door to onnxruntime; onnx.reference where it cannot run a model.
+
+Telemetry is switched off before the import: onnxruntime would start a thread for it otherwise.
+
+8 bits: values are uint8, weights int8 with a scale for each output channel, and weights use half of
+their range: two products of a full range overflow the 16 bits in which onnxruntime adds them on x86
+without VNNI, so that one file would compute different things there and on ARM. (Unsigned weights do
+not, but take half as many instructions again on ARM without dot products.) Static ranges leave Mul,
+and what Gemm and MatMul put out, in floating point: a square is not rounded twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.errors import DataError, ModelError, RuntimeUnavailable
+from onnxfde.graph.input_specs import InputSpec
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
+from onnxfde.graph.shapes import ShapeError
+from onnxfde.running.samples import Samples
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+Array = npt.NDArray[Any]
+Run = Callable[[dict[str, Array]], list[Array]]
+Tick = Callable[[], None]
+ONNXRUNTIME = "onnxruntime"
+LOG_ERRORS_ONLY = 4
+FOR_ONE_PROCESSOR = ["NchwcTransformer"]
+"""Optimizations that must not be stored in a file: their operators run on x86 only."""
+FLOAT_OUTPUT = ["Gemm", "MatMul"]
+
+ORT_ERRORS = tuple(
+    kind
+    for kind in vars(ort_errors).values()
+    if isinstance(kind, type) and issubclass(kind, Exception)
+)
+RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
+QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, *ORT_ERRORS)
+
+
+def no_tick() -> None:
+    """Hear nothing of a run that is done."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A loaded model and the engine that runs it."""
+
+    run: Run
+    engine: str
+
+
+def load(model: ModelProto, folder: Path | None) -> Runner:
+    """Load a model; external weights are looked up in `folder`."""
+    try:
+        return Runner(onnxruntime_runner(model, folder), ONNXRUNTIME)
+    except RuntimeUnavailable as first:
+        try:
+            return Runner(reference_runner(model, folder), "onnx.reference")
+        except RuntimeUnavailable as second:
+            raise RuntimeUnavailable(f"{first}; {second}") from None
+
+
+def load_file(file: Path) -> Runner:
+    """Load a model file, which may be in onnxruntime's own format."""
+    return Runner(started(file.read_bytes(), session_options(file.parent)), ONNXRUNTIME)
+
+
+def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
+    """A session on the CPU."""
+    return started(model.SerializeToString(), session_options(folder))
+
+
+def session_options(folder: Path | None = None) -> Any:
+    """Quiet, and with external weights in `folder`."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = LOG_ERRORS_ONLY
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if folder is not None:
+        key = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(key, str(folder.resolve()))
+    return options
+
+
+def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> Run:
+    """A session for a model in either format, `without` some optimizations."""
+    try:
+        session = onnxruntime.InferenceSession(
+            raw, options, ["CPUExecutionProvider"], disabled_optimizers=list(without)
+        )
+    except ORT_ERRORS as error:
+        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+
+    def run(feeds: dict[str, Array]) -> list[Array]:
+        try:
+            return [np.asarray(a) for a in session.run(None, feeds)]
+        except RUN_ERRORS as error:
+            raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+
+    return run
+
+
+def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runner, Runner]:
+    """Write a model in onnxruntime's own format; returns it as it was and as it reads back."""
+    options = session_options(folder)
+    options.optimized_model_filepath = str(target)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR)
+    after = started(target.read_bytes(), session_options())
+    return Runner(before, ONNXRUNTIME), Runner(after, ONNXRUNTIME)
+
+
+def quantized(
+    model: ModelProto, feeds: Iterator[dict[str, Array]] | None, without: Sequence[str]
+) -> ModelProto:
+    """A model in 8 bits, `without` some nodes.
+
+    The ranges of its values are those on `feeds`, or found in each run.
+    """
+    from onnxruntime import quantization
+
+    kinds = quantization.QuantType
+    common = {
+        "per_channel": True,
+        "reduce_range": True,
+        "weight_type": kinds.QInt8,
+        "nodes_to_exclude": list(without),
+    }
+    with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder, quiet():
+        target = Path(folder) / "int8.onnx"
+        try:
+            if feeds is None:
+                quantization.quantize_dynamic(model, target, **common)
+            else:
+                quantization.quantize_static(
+                    model,
+                    target,
+                    SimpleNamespace(get_next=partial(next, feeds, None)),
+                    op_types_to_quantize=quantized_operators(),
+                    activation_type=kinds.QUInt8,
+                    extra_options={"OpTypesToExcludeOutputQuantization": FLOAT_OUTPUT},
+                    **common,
+                )
+        except QUANTIZER_ERRORS as error:
+            raise ModelError(f"onnxruntime cannot make it int8: {one_line(error)}") from None
+        return ModelProto.FromString(target.read_bytes())
+
+
+def quantized_operators() -> list[str]:
+    """All that onnxruntime knows to quantize, but for Mul."""
+    from onnxruntime.quantization import registry
+
+    return sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry} - {"Mul"})
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hear nothing of what onnxruntime's Python code logs, which it does to the root logger."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+
+    def foreign(record: logging.LogRecord) -> bool:
+        return "onnxruntime" not in Path(record.pathname).parts
+
+    root.addHandler(handler)
+    root.addFilter(foreign)
+    try:
+        yield
+    finally:
+        root.removeFilter(foreign)
+        root.removeHandler(handler)
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of a message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def run_each(runner: Runner, samples: Samples, tick: Tick = no_tick) -> Iterator[list[Array]]:
+    """Outputs run by run."""
+    for feeds in samples.feeds():
+        yield runner.run(feeds)
+        tick()
+
+
+def run_all(runner: Runner, samples: Samples, tick: Tick = no_tick) -> list[Array]:
+    """Outputs of all runs: a row a sample where the model has a batch axis, else a row a run."""
+    runs = list(run_each(runner, samples, tick))
+    sizes = [max((len(a) for a in f.values() if a.ndim), default=0) for f in samples.feeds()]
+    return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
+
+
+def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
+    """The outputs of all runs in one array."""
+    if has_batch and all(len(a.shape) and len(a) == n for a, n in zip(parts, sizes, strict=True)):
+        return np.concatenate(parts)
+    if len({a.shape for a in parts}) == 1:
+        return np.stack(parts)
+    return np.concatenate([a.ravel() for a in parts])
+
+
+def session_inputs(file: Path) -> tuple[InputSpec, ...]:
+    """The inputs of a model file as onnxruntime sees them."""
+    if not file.is_file():
+        raise ModelError(f"{file}: no such file")
+    try:
+        session = onnxruntime.InferenceSession(file, session_options(), ["CPUExecutionProvider"])
+    except ORT_ERRORS as error:
+        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+    return tuple(
+        InputSpec(value.name, numpy_type(value.name, value.type), tuple(value.shape))
+        for value in session.get_inputs()
+    )
+
+
+def numpy_type(name: str, text: str) -> np.dtype[Any]:
+    """`tensor(float)` as a dtype."""
+    kind = text.removeprefix("tensor(").removesuffix(")")
+    try:
+        return np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))
+    except TypeError:
+        raise DataError(f"input '{name}' holds {kind}, not numbers") from None

@@ -1,0 +1,205 @@
+"""Comparing two models by running them on the same inputs.
+
+relative L2 = ‖y′ − y‖ / ‖y − mean y‖          (no value where the output is constant)
+equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.errors import RuntimeUnavailable, VerificationError
+from onnxfde.graph.model import Graph
+from onnxfde.neurons.block_search import ROUNDING_STEPS
+from onnxfde.numbers import FloatArray
+from onnxfde.running.magnitude import magnitude_model
+from onnxfde.running.runtime import (
+    ONNXRUNTIME,
+    Runner,
+    Tick,
+    load,
+    load_file,
+    no_tick,
+    onnxruntime_runner,
+    run_all,
+)
+from onnxfde.running.samples import Samples
+
+Array = npt.NDArray[Any]
+NONSENSE = 2.0
+"""A relative L2 that rounding to 8 bits does not explain; a constant has 1."""
+MUCH_WORSE = 5
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What running both models showed; `unverified` says why they could not be run."""
+
+    max_abs_error: float | None = None
+    mean_abs_error: float | None = None
+    mse: float | None = None
+    relative_l2: float | None = None
+    samples: int = 0
+    source: str = ""
+    engine: str = ""
+    metric: str | None = None
+    metric_before: float | None = None
+    metric_after: float | None = None
+    unverified: str | None = None
+
+
+def compare(
+    original: Graph, result: Graph | Path, samples: Samples, tick: Tick = no_tick
+) -> tuple[Verification, list[Array], list[Array]]:
+    """Run both models (a path is one in onnxruntime's own format); also returns their outputs."""
+    try:
+        runner = load(original.model, original.folder)
+        before = run_all(runner, samples, tick)
+    except RuntimeUnavailable as reason:
+        return Verification(unverified=str(reason), source=samples.source), [], []
+    try:
+        runner = load_result(result, runner.engine)
+        after = run_all(runner, samples, tick)
+    except RuntimeUnavailable as reason:
+        raise VerificationError(
+            f"the result does not run although the original does: {reason}"
+        ) from None
+    shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
+    if shapes[0] != shapes[1]:
+        raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
+    return measure(before, after, samples, runner.engine), before, after
+
+
+def load_result(result: Graph | Path, engine: str) -> Runner:
+    """Load a model that must run in onnxruntime if its original does."""
+    if isinstance(result, Path):
+        return load_file(result)
+    if engine == ONNXRUNTIME:
+        return Runner(onnxruntime_runner(result.model, result.folder), engine)
+    return load(result.model, result.folder)
+
+
+def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
+    """Errors over all floating-point outputs taken together, where the original's are finite."""
+    found = Verification(samples=samples.rows, source=samples.source, engine=engine)
+    old, new = flat(before), flat(after)
+    finite = np.isfinite(old)
+    if old.size and not finite.any():
+        return replace(found, unverified="the original's outputs are not finite on these inputs")
+    if not np.isfinite(new[finite]).all():
+        raise VerificationError("the result gives NaN or infinity where the original does not")
+    if not old.size:
+        return found
+    change = difference(old, new)
+    spread = float(np.linalg.norm(centred(old, finite)))
+    name, score_before, score_after = scores(before, after, samples.labels)
+    return replace(
+        found,
+        max_abs_error=float(np.abs(change).max()),
+        mean_abs_error=float(np.abs(change[finite]).mean()),
+        mse=float(np.mean(change[finite] ** 2)),
+        relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
+        metric=name,
+        metric_before=score_before,
+        metric_after=score_after,
+    )
+
+
+def difference(old: FloatArray, new: FloatArray) -> FloatArray:
+    """New − old, where the old value is a number."""
+    return np.subtract(new, old, out=np.zeros_like(old), where=np.isfinite(old))
+
+
+def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
+    """Deviations from the mean of each column (of all, if there is one row); 0 for no number."""
+    a = np.where(finite, a, 0.0)
+    if len(a) == 1:
+        return np.where(finite, a - a.sum() / finite.sum(), 0.0)
+    mean = a.sum(axis=0) / np.maximum(finite.sum(axis=0), 1)
+    return np.where(finite, a - mean, 0.0)
+
+
+def flat(outputs: list[Array]) -> FloatArray:
+    """Floating-point outputs as one matrix, a row a sample."""
+    floats = [a for a in outputs if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
+    columns = [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
+    if len({len(c) for c in columns}) > 1:
+        columns = [c.reshape(1, -1) for c in columns]
+    return np.hstack(columns) if columns else np.zeros((0, 0))
+
+
+def scores(
+    before: list[Array], after: list[Array], labels: Array | None
+) -> tuple[str | None, float | None, float | None]:
+    """Accuracy for integer labels, MSE for others, of the first output that fits them."""
+    if labels is None:
+        return None, None, None
+    for old, new in zip(before, after, strict=True):
+        if labels.dtype.kind in "iu" and labels.ndim == 1 and old.ndim == 2 and old.shape[1] > 1:
+            rows = min(len(old), len(labels))
+            hits = [float(np.mean(a[:rows].argmax(axis=1) == labels[:rows])) for a in (old, new)]
+            return "accuracy", hits[0], hits[1]
+        if old.size == labels.size and old.dtype.kind == "f":
+            target = labels.reshape(old.shape).astype(np.float64)
+            errors = [float(np.mean((a.astype(np.float64) - target) ** 2)) for a in (old, new)]
+            return "MSE", errors[0], errors[1]
+    return None, None, None
+
+
+def require_equal(
+    original: Graph, samples: Samples, before: list[Array], after: list[Array], roundoff: float
+) -> None:
+    """Raise unless the outputs agree up to rounding (√u of their size where A is not known)."""
+    bound = magnitudes(original, samples)
+    old, new = flat(before), flat(after)
+    finite = np.isfinite(old)
+    change = np.abs(difference(old, new))
+    if bound is None:
+        equal = np.linalg.norm(change) <= np.sqrt(roundoff) * np.linalg.norm(old[finite])
+    else:
+        allowed = ROUNDING_STEPS * roundoff * (flat(bound) + np.abs(old))
+        equal = np.all(change[finite] <= allowed[finite])
+    if not equal:
+        worst = float(change.max())
+        raise VerificationError(
+            f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
+            "explains; nothing was written (please report this model)"
+        )
+
+
+def require_sense(
+    found: Verification, merged: Verification | None, before: list[Array], after: list[Array]
+) -> None:
+    """Raise if 8 bits made nonsense of a model.
+
+    Unless merging alone did, or the outputs hardly vary beside their size.
+    """
+    error = found.relative_l2
+    alone = (merged.relative_l2 or 0.0) if merged else 0.0
+    if error is None or error <= max(NONSENSE, MUCH_WORSE * alone):
+        return
+    old, new = flat(before), flat(after)
+    size = np.linalg.norm(old[np.isfinite(old)])
+    if np.linalg.norm(difference(old, new)) > size / MUCH_WORSE:
+        raise VerificationError(
+            f"--int8 changes the outputs by {error:.3g} times their spread, worse than a constant; "
+            "nothing was written, optimize without --int8 (or look at it with --no-verify)"
+        )
+
+
+def magnitudes(original: Graph, samples: Samples) -> list[Array] | None:
+    """A(x) for every output, where all operators have a rule for it."""
+    model = magnitude_model(original)
+    if model is None:
+        return None
+    positive = {name: np.abs(a) for name, a in samples.arrays.items()}
+    try:
+        runner = load(model, original.folder)
+        return run_all(runner, Samples(samples.specs, positive, samples.source))
+    except RuntimeUnavailable:
+        return None

@@ -1,0 +1,99 @@
+"""Multiply-adds and stored weights, counted on paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import onnxfde
+from onnxfde.graph.cost import multiply_adds, stored_weights
+from tests.models import build, mlp, twins
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def test_a_network_costs_a_multiplication_for_each_weight_and_sample() -> None:
+    model = mlp(*twins(distinct=4, copies=2, inputs=3, outputs=2))
+    assert multiply_adds(model, {"x": (1, 3)}) == 8 * 3 + 2 * 8
+    assert multiply_adds(model, {"x": (5, 3)}) == 5 * (8 * 3 + 2 * 8)
+    assert stored_weights(model) == 8 * 3 + 8 + 2 * 8 + 2
+
+
+def test_convolutions_cost_a_window_for_each_value() -> None:
+    model = build(
+        "h = Conv <strides = [2, 2], pads = [1, 1, 1, 1], group = 2> (x, W) y = Flatten(h)",
+        inputs="float[1,4,8,8] x",
+        outputs="float[1,M] y",
+        W=normal(6, 2, 3, 3),
+    )
+    assert multiply_adds(model, {"x": (1, 4, 8, 8)}) == 6 * 4 * 4 * (2 * 3 * 3)
+
+
+def test_a_transposed_product_is_counted_along_the_right_axis() -> None:
+    model = build(
+        "y = Gemm <transA = 1> (x, W)",
+        inputs="float[5,N] x",
+        outputs="float[N,2] y",
+        W=normal(5, 2),
+    )
+    assert multiply_adds(model, {"x": (5, 7)}) == 7 * 2 * 5
+
+
+def test_batched_products_are_counted_whole() -> None:
+    model = build(
+        "y = MatMul(x, W)", inputs="float[N,4,3] x", outputs="float[N,4,2] y", W=normal(3, 2)
+    )
+    assert multiply_adds(model, {"x": (6, 4, 3)}) == 6 * 4 * 2 * 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c = ReduceSum <keepdims = 0> (x) b = Cast <to = 9> (c) "
+        "y = If (b) <then_branch = t () => (a) { a = MatMul(x, W) }, "
+        "else_branch = e () => (a) { a = MatMul(x, W) }>",
+        "z = NonZero(x) f = Cast <to = 1> (z) y = MatMul(f, W)",
+        'y = Einsum <equation = "ij,jk->ik"> (x, W)',
+    ],
+)
+def test_what_cannot_be_told_is_not_guessed(body: str) -> None:
+    model = build(body, inputs="float[2,3] x", outputs="float[A,B] y", W=normal(3, 3))
+    assert multiply_adds(model, {"x": (2, 3)}) is None
+
+
+def test_quantized_weights_count_and_their_scales_do_not() -> None:
+    model = build(
+        "w = DequantizeLinear <axis = 0> (W, s, z) b = DequantizeLinear(B, t) "
+        "y = Gemm <transB = 1> (x, w, b)",
+        W=RNG.integers(-127, 127, (2, 3)).astype(np.int8),
+        s=np.ones(2, np.float32),
+        z=np.zeros(2, np.int8),
+        B=np.zeros(2, np.int32),
+        t=np.float32(1.0),
+    )
+    assert stored_weights(model) == 2 * 3 + 2
+    assert multiply_adds(model, {"x": (1, 3)}) == 6
+
+
+def test_an_int8_model_has_as_many_parameters_as_before() -> None:
+    model = mlp(*twins(distinct=8, inputs=16, outputs=4))
+    small = onnxfde.optimize(model, skip=("*",), int8="dynamic").model
+    assert stored_weights(small) == stored_weights(model)
+    assert multiply_adds(small, {"x": (2, 16)}) == multiply_adds(model, {"x": (2, 16)})
+
+
+def test_integer_operators_hold_weights_too() -> None:
+    model = build(
+        "y = QLinearMatMul(x, s, z, W, s, z, s, z)",
+        inputs="uint8[N,3] x",
+        outputs="uint8[N,2] y",
+        W=RNG.integers(0, 255, (3, 2)).astype(np.uint8),
+        s=np.ones(1, np.float32),
+        z=np.zeros(1, np.uint8),
+    )
+    assert stored_weights(model) == 6
+    assert multiply_adds(model, {"x": (4, 3)}) == 24

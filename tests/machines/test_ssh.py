@@ -1,0 +1,233 @@
+"""A board over ssh, played by an openssh-server on the loopback with throw-away keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxfde.errors import UsageError
+from onnxfde.machines.benchmark import bench
+from onnxfde.machines.targets.base import parse_target
+from onnxfde.machines.targets.ssh import COMMAND, Ssh
+from tests.machines.processes import runners, wait_until
+from tests.machines.sshd import Server, free_port, serving
+from tests.models import mlp, twins
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("ssh")) as found:
+        yield found
+
+
+@pytest.fixture
+def board(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setenv(COMMAND, server.command)
+    return server
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(mlp(*twins()), tmp_path / "a.onnx")
+    return tmp_path / "a.onnx"
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python without any package."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return str(folder / "bin" / "python3")
+
+
+def test_a_board_is_measured_compared_with_here_and_left_as_it_was(
+    board: Server, model: Path
+) -> None:
+    found = bench([model, model], targets=[board.target(sys.executable)], batches=[1, 4], seconds=0)
+    (place,) = found.targets
+    assert place.error is None
+    assert not found.failed
+    for line in place.lines:
+        assert [run.batch for run in line.latencies] == [1, 4]
+        for run in line.latencies:
+            assert run.p50 is not None
+            assert run.p50 > 0
+            assert run.difference == 0.0
+    assert board.wait_until_clean() == []
+
+
+def test_weights_outside_the_model_travel_with_it(board: Server, tmp_path: Path) -> None:
+    path = tmp_path / "b.onnx"
+    onnx.save(
+        mlp(*twins()), path, save_as_external_data=True, location="b.weights", size_threshold=0
+    )
+    found = bench([path], targets=[board.target(sys.executable)], seconds=0)
+    assert not found.failed, found.targets
+    assert board.wait_until_clean() == []
+
+
+def test_other_rows_appear_when_one_model_fails_over_there(
+    board: Server, model: Path, tmp_path: Path
+) -> None:
+    broken = onnx.load(model)
+    broken.graph.node[1].op_type = "Unheard"
+    broken.graph.node[1].domain = "nowhere"
+    broken.opset_import.append(onnx.helper.make_opsetid("nowhere", 1))
+    onnx.save(broken, tmp_path / "broken.onnx")
+    target = board.target(sys.executable)
+    found = bench([model, tmp_path / "broken.onnx"], targets=[target], seconds=0)
+    good, bad = found.targets[0].lines
+    assert good.latencies[0].p50
+    assert "Unheard" in (bad.error or "")
+    assert found.failed
+
+
+def test_missing_packages_are_named_with_the_command_that_installs_them(
+    board: Server, model: Path, bare_python: str
+) -> None:
+    (place,) = bench([model], targets=[board.target(bare_python)], seconds=0).targets
+    assert "numpy and onnxruntime not installed there" in (place.error or "")
+    assert "-m pip install numpy onnxruntime" in (place.error or "")
+    assert board.wait_until_clean() == []
+
+
+def test_a_python_that_is_not_there_is_explained(board: Server, model: Path) -> None:
+    (place,) = bench([model], targets=[board.target("/no/such/python3")], seconds=0).targets
+    assert "there is no /no/such/python3 there" in (place.error or "")
+    assert f"127.0.0.1:{board.port}/path/to/python3" in (place.error or "")
+    assert board.wait_until_clean() == []
+
+
+def test_something_else_than_python_is_explained(board: Server, model: Path) -> None:
+    (place,) = bench([model], targets=[board.target("/bin/true")], seconds=0).targets
+    assert "/bin/true gave no answer (exit code 0); is it Python 3.9 or newer?" in (
+        place.error or ""
+    )
+
+
+def test_an_ssh_that_cannot_be_started_leaves_the_other_targets(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMMAND, "/no/such/ssh -v")
+    here, there = bench([model], targets=["cpu", "ssh://board"], seconds=0).targets
+    assert here.lines[0].latencies[0].p50
+    assert "'/no/such/ssh' cannot be started" in (there.error or "")
+
+
+def test_a_command_for_ssh_that_cannot_be_read_is_refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMMAND, "ssh -o 'x")
+    with pytest.raises(UsageError, match="ONNXFDE_SSH"):
+        bench([model], targets=["ssh://board"], seconds=0)
+
+
+def test_a_refused_connection_is_explained(board: Server, model: Path) -> None:
+    target = f"ssh://127.0.0.1:{free_port()}"
+    (place,) = bench([model], targets=[target], seconds=0).targets
+    assert "Connection refused" in (place.error or "")
+    assert f"see that this works first: {board.command} -oBatchMode=yes -p" in (place.error or "")
+
+
+def test_a_wrong_key_is_explained_and_nothing_is_asked(
+    board: Server, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = board.temporary.parent
+    config = (folder / "ssh_config").read_text().replace(f"{folder}/key", f"{folder}/stranger")
+    (folder / "stranger_config").write_text(config)
+    monkeypatch.setenv(COMMAND, f"ssh -F {folder}/stranger_config")
+    (place,) = bench([model], targets=[board.target()], seconds=0).targets
+    assert "Permission denied" in (place.error or "")
+
+
+def test_an_unknown_host_key_is_not_accepted(
+    board: Server, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = f"{board.command} -o UserKnownHostsFile=/dev/null"
+    monkeypatch.setenv(COMMAND, options)
+    (place,) = bench([model], targets=[board.target()], seconds=0).targets
+    assert "Host key verification failed" in (place.error or "")
+
+
+def test_a_target_that_takes_too_long_is_given_up(board: Server, model: Path) -> None:
+    target = board.target(sys.executable)
+    (place,) = bench([model], targets=[target], seconds=1.9, timeout=2.0).targets
+    assert "it took longer than 2 s; raise --timeout" in (place.error or "")
+    assert board.wait_until_clean() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_behind_when_killed_in_the_middle(
+    board: Server, model: Path, how: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "onnxfde", "bench", str(model), "--seconds", "120"]
+    process = subprocess.Popen(
+        [*command, "--target", board.target(sys.executable)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, COMMAND: board.command},
+    )
+    assert wait_until(lambda: bool(runners(board.temporary)))
+    process.send_signal(how)
+    assert process.wait(30) != 0
+    assert board.wait_until_clean() == []
+
+
+def test_nothing_is_left_behind_when_the_connection_dies(board: Server, model: Path) -> None:
+    command = [sys.executable, "-m", "onnxfde", "bench", str(model), "--seconds", "120"]
+    process = subprocess.Popen(
+        [*command, "--target", board.target(sys.executable), "--json", str(model) + ".json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, COMMAND: board.command},
+    )
+    assert wait_until(lambda: bool(runners(board.temporary)))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    assert process.wait(30) == 1
+    content = json.loads(Path(str(model) + ".json").read_text())
+    assert content["targets"][0]["error"]
+    assert board.wait_until_clean() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "python"),
+    [
+        ("ssh://pi@board", "pi@board", None, "python3"),
+        ("ssh://Board:2222", "Board", 2222, "python3"),
+        ("ssh://pi@[::1]:22/opt/venv/bin/python", "pi@::1", 22, "/opt/venv/bin/python"),
+        ("ssh://board/", "board", None, "python3"),
+    ],
+)
+def test_addresses(text: str, host: str, port: int | None, python: str) -> None:
+    found = parse_target(text)
+    assert isinstance(found, Ssh)
+    assert (found.host, found.port, found.python) == (host, port, python)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ssh://", "ssh:board", "ssh://board:port", "ssh://-oProxyCommand=x", "ssh://pi:secret@board"],
+)
+def test_addresses_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--target ssh"):
+        parse_target(text)
+
+
+def test_numbers_travel_unchanged(board: Server, tmp_path: Path) -> None:
+    model = mlp(*twins())
+    onnx.save(model, tmp_path / "a.onnx")
+    x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    target = board.target(sys.executable)
+    found = bench([tmp_path / "a.onnx"], targets=[target], batches=[7], data={"x": x}, seconds=0)
+    assert found.targets[0].lines[0].latencies[0].difference == 0.0

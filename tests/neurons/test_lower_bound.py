@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onnxfde.neurons.completed_square import eigen_neurons
+from onnxfde.neurons.kernels import Metric, norm
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.lower_bound import lower_bound, lower_bounds
+from onnxfde.neurons.objective import summed
+from tests.strategies import layers
+
+
+@settings(max_examples=300)
+@given(layers(), st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_no_layer_is_closer_than_its_lower_bound(layer: Layer, seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    metric = Metric(rng.normal(size=layer.inputs), np.diag(rng.uniform(0.1, 2, layer.inputs)))
+    bound = lower_bound(metric, layer, count)
+    if bound is None:
+        assert count > layer.inputs
+        return
+    pick = rng.choice(layer.neurons, count)
+    rows = layer.incoming[pick] + rng.choice([0.0, 0.1, 1.0]) * rng.normal(
+        size=(count, layer.inputs + 1)
+    )
+    other = Layer(rows, rng.normal(size=(layer.outputs, count)), layer.offset)
+    assert bound <= metric.relative_error(layer, other) + 1e-9
+
+
+def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
+    incoming = np.column_stack([np.eye(3), np.zeros(3)])
+    layer = Layer(incoming, np.array([[3.0, 2.0, 1.0], [3.0, -2.0, 1.0]]), np.zeros(2))
+    metric = Metric.plain(3)
+    kept = Layer(incoming[:2], layer.outgoing[:, :2], layer.offset)
+    assert lower_bound(metric, layer, 2) == pytest.approx(
+        metric.relative_error(layer, kept), rel=1e-9
+    )
+    assert lower_bound(metric, layer, 3) == 0.0
+    assert lower_bound(metric, layer, 4) is None
+
+
+def test_bounds_fall_with_every_neuron_and_start_at_1_without_linear_terms() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(30, 6)), np.zeros(30)])
+    bounds = lower_bounds(rows, rng.normal(size=(3, 30)))
+    assert bounds[0] == pytest.approx(1.0, rel=1e-9)
+    assert np.all(np.diff(bounds) <= 0)
+
+
+@pytest.mark.parametrize(("inputs", "neurons"), [(5, 40), (10, 300)])
+def test_one_output_needs_as_many_neurons_as_inputs(inputs: int, neurons: int) -> None:
+    rng = np.random.default_rng(1)
+    rows, outgoing = rng.normal(size=(neurons, inputs + 1)), rng.normal(size=(1, neurons))
+    found = eigen_neurons(rows, outgoing)
+    assert len(found) == inputs
+    assert residual(found, rows, outgoing) < 1e-11
+
+
+def test_a_linear_part_outside_the_range_of_the_squares_takes_two_neurons_more() -> None:
+    rows = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 1.0], [0, 1.0, 0, -1.0], [0, 0, 0, 1.0]])
+    outgoing = np.array([[1.0, 1.0, -1.0, 0.0]])
+    found = eigen_neurons(rows, outgoing)
+    assert len(found) == 3
+    assert residual(found, rows, outgoing) < 1e-12
+
+
+def residual(found: np.ndarray, rows: np.ndarray, outgoing: np.ndarray) -> float:
+    squares = np.stack([summed(row[None], np.ones((1, 1)))[0].ravel() for row in found], axis=1)
+    target = summed(rows, outgoing).reshape(len(outgoing), -1).T
+    weights = np.linalg.lstsq(squares, target)[0]
+    return float(np.linalg.norm(squares @ weights - target)) / norm(rows, outgoing)
