@@ -7,23 +7,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnxfde.graph.match import Match, Refusal, find_layers
+from onnxfde.graph.match import Refusal, find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.graph.size import count_parameters
-from onnxfde.neurons.block_search import Budget
-from onnxfde.neurons.free_search import Minimal
-from onnxfde.neurons.lower_bound import lower_bounds
-from onnxfde.options import DEFAULT_RANGE
-from onnxfde.passes.merge_neurons import budget_search
-from onnxfde.passes.result import PassResult
-from onnxfde.progress import Work
-from onnxfde.running.layer_inputs import LayerInputs
+from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.free_search import FreeSearch
+from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
+from onnxfde.passes.layer_study import LayerStudies, LayerStudy
+from onnxfde.passes.result import Context, PassResult
+from onnxfde.progress import Progress
 from onnxfde.running.opening import Data, Model, open_data, open_model
-from onnxfde.running.samples import Range
 
 LADDER = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
-ACTIVATIONS = (
+"""The ε that are shown: from none to about the most that leaves a network useful."""
+OTHER_ACTIVATIONS = (
     "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Gelu", "Erf", "Softplus", "Elu", "HardSwish",
 )  # fmt: skip
 
@@ -63,7 +61,7 @@ def inspect(
     *,
     data: Data | None = None,
     input_range: Range = DEFAULT_RANGE,
-    work: Work | None = None,
+    progress: Progress | None = None,
 ) -> Inspection:
     """Find layers and what could be merged in them.
 
@@ -71,27 +69,23 @@ def inspect(
     >>> [layer.neurons for layer in inspect(demo_model(), input_range=(0, 1)).layers]
     [120]
     """
-    work = work or Work()
-    source = open_model(model)
-    probe, _ = open_data(source.graph, data, input_range)
-    matches, refused = find_layers(source.graph)
+    progress = progress or Progress()
+    graph = open_model(model).graph
+    inputs, _ = open_data(graph, data, input_range)
+    matches, refused = find_layers(graph)
+    options = MergeOptions(quotient="refit")
+    studies = LayerStudies.begin(options, Context(inputs, progress), graph, graph, matches)
     views = []
     for match in matches:
-        work.say(match.name)
-        inputs = probe.layer_inputs(source.graph, match, work.tick)
-        search = budget_search(match, inputs)
-        views.append(viewed(match, search, inputs))
-    nothing = (
-        None
-        if matches
-        else why_nothing(source.graph, PassResult(source.graph.model, (), tuple(refused)))
-    )
+        progress.say(match.name)
+        views.append(viewed(studies.of(match, match)))
+    nothing = None if matches else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),
         tuple(refused),
-        count_parameters(source.graph.model),
+        count_parameters(graph.model),
         nothing,
-        other_activations(source.graph),
+        other_activations(graph),
     )
 
 
@@ -114,7 +108,7 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
 
 def other_activations(graph: Graph) -> dict[str, int]:
     """Activations in the main graph that are not squares."""
-    return dict(Counter(op(n) for n in graph.model.graph.node if op(n) in ACTIVATIONS))
+    return dict(Counter(op(n) for n in graph.model.graph.node if op(n) in OTHER_ACTIVATIONS))
 
 
 def rounded_up(eps: float) -> str:
@@ -125,15 +119,21 @@ def rounded_up(eps: float) -> str:
     return f"{np.ceil(eps / unit) * unit:.3g}"
 
 
-def viewed(match: Match, search: Budget, inputs: LayerInputs) -> LayerView:
+def viewed(study: LayerStudy) -> LayerView:
     """A layer with what is left of it at each step of the ladder, and what must be."""
-    layer = match.layer
-    found = {eps: search.within(eps) for eps in LADDER}
-    exact = Minimal(search).lossless
-    lossless = exact.layer.neurons if exact else layer.neurons
-    left = {eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in found.items()}
-    bounds = lower_bounds(search.rows, search.layer.outgoing)
+    layer, blocks = study.problem.layer, BlockSearch(study.problem)
+    lossless = FreeSearch(study.problem, blocks).neurons_lossless
+    found = {eps: blocks.within(eps) for eps in LADDER}
     return LayerView(
-        match.name, layer.inputs, layer.neurons, layer.outputs, layer.parameters, lossless, left,
-        {eps: int(np.sum(bounds > eps)) for eps in LADDER}, inputs.remark,
-    )  # fmt: skip
+        name=study.problem.name,
+        inputs=layer.inputs,
+        neurons=layer.neurons,
+        outputs=layer.outputs,
+        parameters=layer.parameters,
+        lossless=lossless,
+        neurons_at={
+            eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in found.items()
+        },
+        fewest_at={eps: study.problem.fewest(eps) for eps in LADDER},
+        remark=study.inputs.remark,
+    )

@@ -1,6 +1,23 @@
-"""The choices that options offer; imports nothing, so that `--help` stays fast."""
+"""What a user can ask for, as one value from the command line to the passes.
 
-from typing import Literal
+`MergeOptions` decide how neurons are merged, `Options` add where inputs come from and what is
+checked. Options that make no sense, alone or together, are refused when the value is made. Imports
+nothing heavy, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
+
+from onnxfde.errors import OptionError, UsageError
+
+if TYPE_CHECKING:
+    from onnxfde.numbers import Array
 
 Semantics = Literal["budget", "paper", "erode"]
 Threshold = Literal["paper", "erode"]
@@ -9,7 +26,207 @@ Relation = Literal["forward", "backward"]
 Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
 Int8 = Literal["dynamic", "static"]
+Range = tuple[float, float]
 
 DEFAULT_EPS = 0.1
 DEFAULT_RANGE = (-1.0, 1.0)
 DEFAULT_SEED = 0
+
+CHOICES = {
+    "semantics": Semantics,
+    "quotient": Quotient,
+    "relation": Relation,
+    "norm": Norm,
+    "linkage": Linkage,
+    "int8": Int8,
+}
+PAPER_DEFAULTS = ("forward", "sum", "closure")
+ALMOST = 1e-9
+"""A share of neurons is rounded up, but not because of binary fractions."""
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How the neurons of layers are merged."""
+
+    eps: float = DEFAULT_EPS
+    """Allowed relative change of a layer's output (budget), or pairwise threshold (paper)."""
+    layer_eps: tuple[tuple[str, float], ...] = ()
+    """ε for single layers, by name or glob."""
+    neurons: int | None = None
+    """Leave at most this many neurons in each layer, instead of ε."""
+    keep: float | None = None
+    """Leave at most this fraction of each layer's neurons, instead of ε."""
+    semantics: Semantics = "budget"
+    """What ε means: a bound on the change, or a pairwise threshold."""
+    quotient: Quotient | None = None
+    """How a layer becomes fewer neurons; minimal for budget and single for paper unless given."""
+    seed: int = DEFAULT_SEED
+    """Of the random starts of minimal."""
+    relation: Relation = "forward"
+    """Paper: compare outgoing or incoming weights."""
+    norm: Norm = "sum"
+    """Paper, backward: how differences add up."""
+    linkage: Linkage = "closure"
+    """Paper: blocks by chains of neighbours, or all pairs within ε."""
+    layers: tuple[str, ...] = ()
+    """Only layers whose name matches one of these globs."""
+    skip: tuple[str, ...] = ()
+    """Not the layers whose name matches one of these globs."""
+    int8: Int8 | None = None
+    """How values will be rounded to 8 bits: minimal then avoids large weights that cancel."""
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense, alone or together."""
+        for name, kind in CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in get_args(kind):
+                known = ", ".join(get_args(kind))
+                raise UsageError(f"--{name} '{value}' is not one of {known}")
+        self._check_values()
+        self._check_combinations()
+
+    def _check_values(self) -> None:
+        for name, eps in (("", self.eps), *self.layer_eps):
+            if not (math.isfinite(eps) and eps >= 0):
+                raise OptionError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
+        if self.neurons is not None and self.neurons < 1:
+            raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
+        if self.seed < 0:
+            raise OptionError(f"--seed {self.seed} is not a number ≥ 0")
+        if self.keep is not None and not 0 < self.keep <= 1:
+            raise OptionError(f"--keep {self.keep:.4%} is not a share above 0 % and up to 100 %")
+
+    def _check_combinations(self) -> None:
+        if self.neurons is not None and self.keep is not None:
+            raise UsageError("--neurons and --keep cannot be combined: give one")
+        if self.layer_eps and self.asks_for_count:
+            raise UsageError("--eps cannot be combined with --neurons or --keep")
+        if self.quotient == "minimal" and self.semantics != "budget":
+            raise UsageError("--quotient minimal needs --semantics budget")
+        if self.quotient == "exact" and (self.semantics == "budget" or self.relation == "backward"):
+            raise UsageError("--quotient exact needs --semantics paper and --relation forward")
+        if self.quotient == "exact" and self.asks_for_count:
+            raise UsageError("--quotient exact decides the count: give --eps")
+        if self.semantics == "erode" and (self.norm, self.linkage) != PAPER_DEFAULTS[1:]:
+            raise UsageError("--norm and --linkage need --semantics paper: ERODE sums and chains")
+        if self.norm == "max" and self.relation == "forward":
+            raise UsageError("--norm max needs --relation backward")
+        chosen = (self.relation, self.norm, self.linkage)
+        if self.semantics == "budget" and chosen != PAPER_DEFAULTS:
+            raise UsageError("--relation, --norm and --linkage need --semantics paper")
+
+    @property
+    def quotient_used(self) -> Quotient:
+        """The quotient, with the default of the semantics."""
+        return self.quotient or ("minimal" if self.semantics == "budget" else "single")
+
+    @property
+    def asks_for_count(self) -> bool:
+        """Whether a number of neurons is asked for instead of ε."""
+        return self.neurons is not None or self.keep is not None
+
+    def capped(self, most: float) -> Self:
+        """The same with no ε above `most`."""
+        by_layer = tuple((name, min(eps, most)) for name, eps in self.layer_eps)
+        return replace(self, eps=min(self.eps, most), layer_eps=by_layer)
+
+    def eps_of(self, name: str) -> float:
+        """ε of one layer: its own, else that of a glob, else the common one."""
+        own = dict(self.layer_eps)
+        matching = (eps for glob, eps in self.layer_eps if fnmatchcase(name, glob))
+        return own.get(name, next(matching, self.eps))
+
+    def count_of(self, neurons: int) -> int | None:
+        """How many of a layer's neurons to leave, if that is what was asked for."""
+        if self.keep is not None:
+            return max(1, math.ceil(self.keep * neurons - ALMOST))
+        return self.neurons
+
+    def selected(self, names: Sequence[str]) -> list[str]:
+        """The layers to work on; unknown names and globs without a match are errors."""
+        for wanted in (*(name for name, _ in self.layer_eps), *self.layers, *self.skip):
+            if names and not any(listed(n, (wanted,)) for n in names):
+                raise OptionError(
+                    f"no layer is called '{wanted}'; the layers are {', '.join(names)}"
+                )
+        chosen = [n for n in names if not self.layers or listed(n, self.layers)]
+        return [n for n in chosen if not listed(n, self.skip)]
+
+
+def listed(name: str, globs: tuple[str, ...]) -> bool:
+    """Whether a layer's name is given, or matches a glob."""
+    return any(name == glob or fnmatchcase(name, glob) for glob in globs)
+
+
+@dataclass(frozen=True)
+class Options(MergeOptions):
+    """Everything that `optimize` can be asked for."""
+
+    data: str | Path | Mapping[str, Array] | None = None
+    """Real inputs: a file, or arrays by the names of the model's inputs."""
+    input_range: Range | None = None
+    """The range of the inputs, and what the certificate is about; the default one if not given."""
+    verify: bool = True
+    """Run the result beside the original and compare them."""
+    certify: bool | None = None
+    """Bound the change of every output for all inputs in the range; None: if that is cheap."""
+    max_certified_error: float | None = None
+    """Merge only as much as keeps that bound below this."""
+    force: bool = False
+    """Optimize again what the same settings made before."""
+
+    def __post_init__(self) -> None:
+        """Refuse options that make no sense, alone or together."""
+        super().__post_init__()
+        self._check_proof()
+
+    @classmethod
+    def given(cls, eps: float, **more: Unpack[MoreOptions]) -> Options:
+        """Options as Python callers write them: a single glob, ε by layer as a mapping."""
+        settled: dict[str, Any] = dict(more)
+        for name in ("layers", "skip"):
+            globs = settled.get(name, ())
+            settled[name] = (globs,) if isinstance(globs, str) else tuple(globs)
+        by_layer = dict(settled.get("layer_eps") or {})
+        return cls(eps=eps, **{**settled, "layer_eps": tuple(sorted(by_layer.items()))})
+
+    def _check_proof(self) -> None:
+        limit = self.max_certified_error
+        if limit is not None and not (math.isfinite(limit) and limit >= 0):
+            raise OptionError(f"--max-certified-error {limit} is not a number ≥ 0")
+        if limit is not None and self.certify is False:
+            raise UsageError("--max-certified-error needs a certificate: drop --no-certify")
+        if self.int8 and (self.certify or limit is not None):
+            option = "--certify" if limit is None else "--max-certified-error"
+            raise UsageError(f"{option} cannot hold for --int8, which rounds every value: drop one")
+        if self.int8 == "static" and self.data is None:
+            raise UsageError("--int8 static measures ranges on real inputs: give --data")
+
+    @property
+    def range_used(self) -> Range:
+        """The range of the inputs, or the default one."""
+        return self.input_range or DEFAULT_RANGE
+
+
+class MoreOptions(TypedDict, total=False):
+    """The fields of `Options` besides ε, for callers that give them by name."""
+
+    layer_eps: Mapping[str, float]
+    neurons: int | None
+    keep: float | None
+    semantics: Semantics
+    quotient: Quotient | None
+    seed: int
+    relation: Relation
+    norm: Norm
+    linkage: Linkage
+    layers: Sequence[str]
+    skip: Sequence[str]
+    int8: Int8 | None
+    data: str | Path | Mapping[str, Array] | None
+    input_range: Range | None
+    verify: bool
+    certify: bool | None
+    max_certified_error: float | None
+    force: bool

@@ -2,7 +2,16 @@
 
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.passes.result import Fold, LayerChange, PassResult
-from onnxfde.progress import Work
+from onnxfde.passes.quantize import Quantize
+from onnxfde.passes.result import Context, Fold, LayerChange, Pass, PassResult
 
-__all__ = ["Fold", "FoldAffine", "LayerChange", "MergeNeurons", "PassResult", "Work"]
+__all__ = [
+    "Context",
+    "Fold",
+    "FoldAffine",
+    "LayerChange",
+    "MergeNeurons",
+    "Pass",
+    "PassResult",
+    "Quantize",
+]

@@ -15,7 +15,8 @@ refuse; a cast that does worse (overflow, underflow, NaN) is.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,32 +25,36 @@ from onnxfde.graph.edit import Edit
 from onnxfde.graph.match import AFFINE, Refusal, walk_on
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
-from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.size import count_parameters
-from onnxfde.graph.tensors import copy_of
 from onnxfde.numbers import ROUNDOFF, FloatArray, cast
-from onnxfde.passes.result import Fold, PassResult
-from onnxfde.progress import Work
+from onnxfde.passes.result import Context, Fold, PassResult
 
 
 @dataclass(frozen=True)
 class FoldAffine:
     """Fold affine maps that follow each other directly."""
 
-    def apply(self, graph: Graph, work: Work | None = None) -> PassResult:
+    name: ClassVar[str] = "fold-affine"
+
+    def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
         """Fold one pair after the other, the largest saving first, while that is smaller."""
-        work, folds = work or Work(), list[Fold]()
-        with work.timed("fold"):
-            result = fold_once(graph)
-            while result.changed:
-                folds += result.folded
-                work.say(f"{folds[-1].first}: folded into {folds[-1].second}")
-                result = fold_once(Graph(result.model, graph.folder))
-        return replace(result, folded=tuple(folds))
+        progress, folds = (context or Context()).progress, list[Fold]()
+        with progress.timed("fold"):
+            best, refused = best_pair(graph)
+            if best is None:
+                return PassResult(graph, refused=tuple(refused))
+            work = graph.copied()
+            best, refused = best_pair(work)
+            while best is not None:
+                folds.append(fold(work, best))
+                progress.say(f"{folds[-1].first}: folded into {folds[-1].second}")
+                best, refused = best_pair(work)
+        return PassResult(work, refused=tuple(refused), folded=tuple(folds))
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class AffinePair:
     """Two affine maps in a row; the first one holds the constants that stand between them."""
 
     first: Affine
@@ -57,6 +62,8 @@ class Pair:
     second: Affine
     parameters: int
     """Values that the two maps store, with the constants in between."""
+    shared: int
+    """Values among them that something else reads as well, and that stay."""
 
     @property
     def folded_size(self) -> int:
@@ -65,19 +72,28 @@ class Pair:
         return len(self.second.weight) * (int(self.first.weight.shape[1]) + int(bias))
 
 
-def fold_once(graph: Graph) -> PassResult:
-    """The model with one pair folded, or as it is, with the reasons why no pair was."""
-    refused = []
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A pair and the one map in its place."""
+
+    pair: AffinePair
+    values: FloatArray
+    """Weight and, in the last column, bias, as they are stored."""
+
+
+def best_pair(graph: Graph) -> tuple[Folded | None, list[Refusal]]:
+    """The pair whose folding saves most, as one map; the reasons why those before it cannot be."""
+    refused: list[Refusal] = []
     for pair in sorted(find_pairs(graph), key=lambda p: p.folded_size - p.parameters):
         try:
-            model, fold = folded(graph, pair)
-            return PassResult(model, (), (), (fold,))
+            check_smaller(pair, pair.folded_size + pair.shared)
+            return Folded(pair, folded_map(pair)), refused
         except NoMatch as reason:
             refused.append(Refusal(label(pair.first.node), str(reason)))
-    return PassResult(graph.model, (), tuple(refused))
+    return None, refused
 
 
-def find_pairs(graph: Graph) -> list[Pair]:
+def find_pairs(graph: Graph) -> list[AffinePair]:
     """All pairs in node order; where something else stands in between there is none."""
     pairs = []
     for node in graph.model.graph.node:
@@ -87,7 +103,7 @@ def find_pairs(graph: Graph) -> list[Pair]:
     return pairs
 
 
-def find_pair(graph: Graph, node: NodeProto) -> Pair:
+def find_pair(graph: Graph, node: NodeProto) -> AffinePair:
     """The pair that starts with an affine node."""
     between, last = walk_on(graph, node)
     first = fold_after(graph, affine(graph, node), between)
@@ -101,28 +117,25 @@ def find_pair(graph: Graph, node: NodeProto) -> Pair:
     ):
         raise NoMatch("the second map reads other features than the first one makes")
     carriers = [second.carrier] if second.carrier else []
-    stored = stored_values(graph, [node, *between, last, *carriers])
-    return Pair(first, tuple(between), second, stored)
+    nodes = [node, *between, last, *carriers]
+    stored, shared = stored_values(graph, nodes)
+    return AffinePair(first, tuple(between), second, stored, shared)
 
 
-def stored_values(graph: Graph, nodes: list[NodeProto]) -> int:
-    """How many parameters some nodes read: floats that are not scalars."""
-    names = dict.fromkeys(name for node in nodes for name in node.input)
-    constants = [found.values for name in names if (found := graph.constant(name))]
-    return sum(a.size for a in constants if a.ndim and a.dtype.name in ROUNDOFF)
+def stored_values(graph: Graph, nodes: list[NodeProto]) -> tuple[int, int]:
+    """How many parameters some nodes read (floats that are not scalars), and how many others do."""
+    total = shared = 0
+    names = [name for node in nodes for name in node.input]
+    for name in dict.fromkeys(names):
+        constant = graph.constant(name)
+        if constant and constant.values.ndim and constant.values.dtype.name in ROUNDOFF:
+            total += constant.values.size
+            if graph.is_read_elsewhere(name, names.count(name)):
+                shared += constant.values.size
+    return total, shared
 
 
-def folded(graph: Graph, pair: Pair) -> tuple[ModelProto, Fold]:
-    """A copy of the model with one map in the place of two; NoMatch says why not."""
-    check_smaller(pair, pair.folded_size)
-    model = written(graph, pair, product(pair))
-    after = pair.parameters + count_parameters(model) - count_parameters(graph.model)
-    check_smaller(pair, after)
-    names = label(pair.first.node), label(pair.second.node)
-    return model, Fold(*names, pair.parameters, after, pair.second.dtype.name)
-
-
-def check_smaller(pair: Pair, after: int) -> None:
+def check_smaller(pair: AffinePair, after: int) -> None:
     """Refuse a fold that saves nothing."""
     if after >= pair.parameters:
         raise NoMatch(
@@ -131,7 +144,7 @@ def check_smaller(pair: Pair, after: int) -> None:
         )
 
 
-def product(pair: Pair) -> FloatArray:
+def folded_map(pair: AffinePair) -> FloatArray:
     """(W₂ W₁, W₂ b₁ + b₂) as it reads back after the cast; NoMatch if that is not just rounding."""
     first = np.column_stack([pair.first.weight, pair.first.bias])
     second, dtype = pair.second, pair.second.dtype
@@ -152,15 +165,17 @@ def composed(weight: FloatArray, bias: FloatArray, first: FloatArray) -> FloatAr
     return result
 
 
-def written(graph: Graph, pair: Pair, values: FloatArray) -> ModelProto:
-    """A copy of the model in which the second map has these values and the first one is gone."""
-    copy = Graph(copy_of(graph.model), graph.folder)
-    pair = find_pair(copy, copy.producers[pair.first.node.output[0]])
-    edit = Edit(copy, pair.second.dtype)
+def fold(graph: Graph, found: Folded) -> Fold:
+    """Give the second map of a pair the product's values, and take the first one out."""
+    pair, values = found.pair, found.values
+    before = count_parameters(graph.model)
+    edit = Edit(graph, pair.second.dtype)
     for node in (pair.first.node, *(n for n in pair.between if op(n) in ELEMENTWISE)):
         edit.bypass(node)
     edit.write_affine(pair.second, values[:, :-1], values[:, -1])
     hidden = tuple(name for node in pair.between for name in node.output if name)
     edit.resize(hidden, values.shape[1] - 1, pair.first.layout)
     edit.drop_unused()
-    return copy.model
+    after = pair.parameters + count_parameters(graph.model) - before
+    first, second = label(pair.first.node), label(pair.second.node)
+    return Fold(first, second, pair.parameters, after, pair.second.dtype.name)

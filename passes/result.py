@@ -1,14 +1,19 @@
-"""What every pass takes and gives: a model goes in, a `PassResult` says what changed."""
+"""What every pass takes and gives: a graph goes in, a `PassResult` says what changed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from onnxfde.graph.match import Refusal
+from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import Blocks
+from onnxfde.progress import Progress
+from onnxfde.running.input_source import InputSource
 
 WIDTH = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes of a number by its type."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,18 @@ class LayerChange:
         """Whether the layer was rewritten."""
         return self.neurons_after != self.neurons_before
 
+    def undone(self) -> LayerChange:
+        """The layer as it is when the change is not made after all."""
+        return replace(
+            self,
+            neurons_after=self.neurons_before,
+            parameters_after=self.parameters_before,
+            blocks=tuple((i,) for i in range(self.neurons_before)),
+            error=0.0,
+            lower_bound=None,
+            measured_error=0.0,
+        )
+
 
 @dataclass(frozen=True)
 class Fold:
@@ -62,20 +79,60 @@ class Fold:
     second: str
     parameters_before: int
     parameters_after: int
-    """Of the one map, and of the old weights that something else reads still."""
+    """Of the one map, and of the old weights that something else still reads."""
     dtype: str
 
 
 @dataclass(frozen=True, eq=False)
 class PassResult:
-    """The model after a pass (the very same one if nothing changed) and what happened to it."""
+    """The graph after a pass (the very same one if nothing changed) and what happened to it."""
 
-    model: ModelProto
-    layers: tuple[LayerChange, ...]
-    refused: tuple[Refusal, ...]
+    graph: Graph
+    layers: tuple[LayerChange, ...] = ()
+    refused: tuple[Refusal, ...] = ()
     folded: tuple[Fold, ...] = ()
+    small_weights: int = 0
+    """How many weights were put into 8 bits."""
+
+    @property
+    def model(self) -> ModelProto:
+        """The model after the pass."""
+        return self.graph.model
 
     @property
     def changed(self) -> bool:
-        """Whether any layer was rewritten or any map folded."""
-        return bool(self.folded) or any(layer.changed for layer in self.layers)
+        """Whether the pass changed anything."""
+        layers = any(layer.changed for layer in self.layers)
+        return layers or bool(self.folded) or bool(self.small_weights)
+
+    def then(self, after: PassResult) -> PassResult:
+        """What this pass and another one after it did together."""
+        return PassResult(
+            after.graph,
+            self.layers + after.layers,
+            self.refused + after.refused,
+            self.folded + after.folded,
+            self.small_weights + after.small_weights,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What a pass may know besides the graph, and what it remembers for the next time."""
+
+    inputs: InputSource = field(default_factory=InputSource)
+    progress: Progress = field(default_factory=Progress)
+    memory: dict[Any, Any] | None = None
+    """Where passes keep what they have worked out, so that applying one again to the same graph
+    with another ε is quick; None to keep nothing."""
+
+
+class Pass(Protocol):
+    """Changes a graph; a frozen dataclass whose fields are its options."""
+
+    @property
+    def name(self) -> str:
+        """What the pass is called."""
+
+    def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
+        """A changed copy of the graph, or the graph itself if there is nothing to change."""

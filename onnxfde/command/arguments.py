@@ -11,7 +11,7 @@ from onnxfde.errors import OptionError, UsageError
 from onnxfde.options import DEFAULT_RANGE
 
 if TYPE_CHECKING:
-    from onnxfde.running.samples import Range
+    from onnxfde.options import Range
 
 In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.")]
 DataFile = Annotated[
@@ -19,7 +19,7 @@ DataFile = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="Real inputs: .npz with one array an input ('y' for labels or targets), or .npy.",
+        help="Real inputs: .npz with one array per input ('y' for labels or targets), or .npy.",
     ),
 ]
 InputRange = Annotated[
@@ -77,3 +77,12 @@ def range_of(text: str | None) -> Range:
     from onnxfde.running.samples import parse_range
 
     return DEFAULT_RANGE if text is None else parse_range(text)
+
+
+def remark_on_range(data: Path | None, input_range: str | None) -> None:
+    """Say that the inputs were guessed."""
+    if data is None and input_range is None:
+        typer.echo(
+            "note: inputs are taken to be in [-1, 1]; --data or --input-range gives better results",
+            err=True,
+        )

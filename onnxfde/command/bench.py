@@ -68,7 +68,7 @@ def bench(
     if json_file is not None and not printed:
         files.check_target(json_file)
         refuse_other(json_file)
-    with console.progress(quiet) as work:
+    with console.progress(quiet) as progress:
         found = latency.bench(
             models,
             targets=target or ["cpu"],
@@ -79,7 +79,7 @@ def bench(
             shapes=dict(map(parse_shape, shape or [])),
             data=data,
             input_range=range_of(input_range),
-            work=work,
+            progress=progress,
         )
     if printed:
         typer.echo(found.to_json(), nl=False)

@@ -14,7 +14,7 @@ from onnxfde.graph import files
 from onnxfde.graph.match import Refusal
 from onnxfde.inspection import Inspection
 from onnxfde.passes.result import LayerChange
-from onnxfde.progress import Work
+from onnxfde.progress import Progress
 from onnxfde.proof.certificate import Certificate
 from onnxfde.report import Quantized, Report
 from onnxfde.running.samples import RANDOM_INPUTS
@@ -34,27 +34,26 @@ def console(stderr: bool = False) -> Console:
 
 
 @contextmanager
-def progress(quiet: bool) -> Iterator[Work]:
+def progress(quiet: bool) -> Iterator[Progress]:
     """Show what is being worked on while it lasts; only on a terminal."""
     if quiet or not sys.stderr.isatty():
-        yield Work()
+        yield Progress()
         return
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.progress import Progress as Bar
 
     name = TextColumn("{task.description}", markup=False)
     columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None)
-        yield Work(
+        yield Progress(
             say=lambda text: bar.reset(task, description=text, total=None),
-            tick=lambda: bar.advance(task),
-            tell=lambda done, total: bar.update(task, completed=done, total=total),
+            at=lambda done, total: bar.update(task, completed=done, total=total),
         )
 
 

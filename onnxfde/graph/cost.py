@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from onnxfde.graph.nodes import attributes, op_of
+from onnxfde.graph.nodes import attributes, is_standard
 from onnxfde.graph.protos import ModelProto, NodeProto
 from onnxfde.graph.shapes import Dims, inferred_dims
 from onnxfde.graph.tensors import FLOATS, keyed_tensors
@@ -36,7 +36,7 @@ def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
 
     None where a shape is unknown, or an operator multiplies in a way that is not counted here.
     """
-    if not all(op_of(n) and n.op_type not in UNCOUNTED for n in model.graph.node):
+    if not all(is_standard(n) and n.op_type not in UNCOUNTED for n in model.graph.node):
         return None
     known, total = inferred_dims(model, inputs), 0
     for node in model.graph.node:

@@ -1,15 +1,17 @@
 """Putting a smaller layer back in the place of the one that was matched.
 
-    affine(U) → [folded] → square → [folded] → affine(V, c)
-    affine(U′)           → square            → affine(V′, c′)
+    affine(U) → [folded] → activation → [folded] → affine(V, c)
+    affine(U′)           → activation            → affine(V′, c′)
 
 Only the nodes and tensors of the layer change: names, order and everything else in the ModelProto
-stay. alpha and beta of a Gemm become 1. A bias gets a node of its own only where the layer had none
-and needs one. A weight that something else reads is left to it, and the layer gets a copy.
+stay, and the index of the graph follows every step. alpha and beta of a Gemm become 1. A bias gets
+a node of its own only where the layer had none and needs one. A weight that something else reads is
+left to it, and the layer gets a copy.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +21,6 @@ import onnx
 from onnxfde.graph.affine import Affine, Layout
 from onnxfde.graph.match import Match, activation_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import names_used
 from onnxfde.graph.protos import ModelProto, NodeProto
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
@@ -49,30 +50,26 @@ class Edit:
     orphans: list[str] = field(default_factory=list)
     as_initializer: bool = True
 
-    @property
-    def proto(self) -> Any:
-        """The graph that is being changed."""
-        return self.graph.model.graph
-
     def bypass(self, node: NodeProto) -> None:
         """Take a node that reads one value and constants out of the chain."""
         at = 0 if not self.graph.is_constant(node.input[0]) else 1
         self.orphans.extend(name for i, name in enumerate(node.input) if name and i != at)
         self.rewire(node.output[0], node.input[at])
-        self.forget(node.output[0])
-        self.proto.node.remove(node)
+        self.forget_shape(node.output[0])
+        self.graph.remove(node)
 
     def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""
-        for node in self.proto.node:
-            for i, name in enumerate(node.input):
+        for node in list(self.graph.consumers.get(old, ())):
+            for place, name in enumerate(node.input):
                 if name == old:
-                    node.input[i] = new
+                    self.graph.set_input(node, place, new)
 
-    def forget(self, value: str) -> None:
+    def forget_shape(self, value: str) -> None:
         """Drop what the model says about the shape of a value that is gone or new."""
-        for info in [v for v in self.proto.value_info if v.name == value]:
-            self.proto.value_info.remove(info)
+        recorded = self.graph.model.graph.value_info
+        for info in [v for v in recorded if v.name == value]:
+            recorded.remove(info)
 
     def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
         """Store W and b in the nodes of one affine map."""
@@ -99,7 +96,7 @@ class Edit:
             self.store(node, 2, bias)
         elif np.any(bias):
             del node.input[2:]
-            node.input.append(self.new_constant(node, f"{node.output[0]}_bias", bias))
+            self.graph.add_input(node, self.new_constant(node, f"{node.output[0]}_bias", bias))
 
     def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
         """Store b in the Add that follows a MatMul."""
@@ -109,43 +106,43 @@ class Edit:
 
     def insert_bias(self, side: Affine, bias: FloatArray) -> None:
         """Put an Add behind a MatMul that had none."""
-        node, value = side.node, side.node.output[0]
+        graph, node, value = self.graph, side.node, side.node.output[0]
         source = activation_input(node, side.layout)
-        rank = self.graph.rank(source) if side.layout == "columns" else None
+        rank = graph.rank(source) if side.layout == "columns" else None
         addend = self.new_constant(node, f"{value}_bias", as_addend(bias, side.layout, rank))
         fresh = self.unused_name(f"{value}_sum")
-        readers = self.graph.consumers.get(value, [])
-        if value in self.graph.outputs or not all(value in reader.input for reader in readers):
-            node.output[0] = fresh
+        graph.copy_shape(value, fresh)
+        readers = graph.consumers.get(value, [])
+        if value in graph.outputs or not all(value in reader.input for reader in readers):
+            graph.rename_output(node, fresh)
             added = make_add(f"{fresh}_add", fresh, addend, value)
         else:
             added = make_add(f"{fresh}_add", value, addend, fresh)
             self.rewire(value, fresh)
-        self.proto.node.insert(self.position(node) + 1, added)
+        graph.insert(added, graph.position(node) + 1)
 
     def store(self, node: NodeProto, at: int, values: FloatArray) -> None:
         """Replace a constant input; in place when this node is the only one to read it."""
-        name, twin = node.input[at], self.twin(values)
-        uses = sum(used == name for other in self.proto.node for used in names_used(other))
-        tensor = self.graph.initializers.get(name)
-        if twin or tensor is None or uses != 1 or name in self.graph.outputs:
-            node.input[at] = twin or self.new_constant(node, f"{name}{MERGED}", values)
+        graph, name, twin = self.graph, node.input[at], self.twin(values)
+        tensor = graph.initializers.get(name)
+        if twin or tensor is None or graph.uses(name) != 1 or name in graph.outputs:
+            graph.set_input(node, at, twin or self.new_constant(node, f"{name}{MERGED}", values))
             self.orphans.append(name)
             return
         fresh = make_tensor(name, values.astype(self.dtype))
         fresh.doc_string = tensor.doc_string
         fresh.metadata_props.extend(tensor.metadata_props)
         tensor.CopyFrom(fresh)
-        self.forget(name)
+        self.forget_shape(name)
 
     def twin(self, values: FloatArray) -> str | None:
         """A constant that another layer was given and that has these very values."""
         wanted = make_tensor("", values.astype(self.dtype))
-        for tensor in self.proto.initializer:
+        for name, tensor in self.graph.initializers.items():
             same = tensor.dims == wanted.dims and tensor.data_type == wanted.data_type
-            own = tensor.name.endswith(MERGED) and tensor.name not in self.graph.overridable
+            own = name.endswith(MERGED) and name not in self.graph.overridable
             if own and same and tensor.raw_data == wanted.raw_data:
-                return str(tensor.name)
+                return name
         return None
 
     def is_stored(self, name: str) -> bool:
@@ -157,25 +154,19 @@ class Edit:
         """A new constant, kept where the layer's weights are: as initializer or Constant node."""
         name, stored = self.unused_name(wish), values.astype(self.dtype)
         if self.as_initializer:
-            self.proto.initializer.append(make_tensor(name, stored))
+            self.graph.add_tensor(make_tensor(name, stored))
         else:
-            self.proto.node.insert(self.position(node), make_constant(name, stored))
+            self.graph.insert(make_constant(name, stored), self.graph.position(node))
         return name
-
-    def position(self, node: NodeProto) -> int:
-        """Where a node stands."""
-        return next(i for i, other in enumerate(self.proto.node) if other is node)
 
     def unused_name(self, wish: str) -> str:
         """A name that no value, tensor or input of the model has."""
-        taken = self.read_names() | {name for node in self.proto.node for name in node.output}
-        taken |= {x.name for x in (*self.proto.initializer, *self.proto.input)}
-        names = (wish if i == 0 else f"{wish}_{i}" for i in range(len(taken) + 1))
-        return next(name for name in names if name not in taken)
+        names = (wish if i == 0 else f"{wish}_{i}" for i in itertools.count())
+        return next(name for name in names if not self.graph.is_taken(name))
 
     def resize(self, values: tuple[str, ...], neurons: int, layout: Layout) -> None:
         """Correct the recorded shapes of the hidden values."""
-        for info in self.proto.value_info:
+        for info in self.graph.model.graph.value_info:
             shape = info.type.tensor_type.shape
             if info.name in values and len(shape.dim):
                 axis = -1 if layout == "rows" or len(shape.dim) == 1 else -2
@@ -185,18 +176,15 @@ class Edit:
     def drop_unused(self) -> None:
         """Remove the constants that only the old layer read."""
         for name in self.orphans:
-            if name in self.graph.outputs or name in self.read_names():
+            if name in self.graph.outputs or self.graph.uses(name):
                 continue
-            for tensor in [t for t in self.proto.initializer if t.name == name]:
-                self.proto.initializer.remove(tensor)
-            for node in [n for n in self.proto.node if name in n.output]:
-                self.proto.node.remove(node)
+            if name in self.graph.initializers:
+                self.graph.remove_tensor(name)
+            node = self.graph.producers.get(name)
+            if node is not None:
                 self.orphans.extend(n for n in node.input if n not in self.orphans)
-            self.forget(name)
-
-    def read_names(self) -> set[str]:
-        """Every value that some node reads."""
-        return {name for node in self.proto.node for name in names_used(node)}
+                self.graph.remove(node)
+            self.forget_shape(name)
 
 
 def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:

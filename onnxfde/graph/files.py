@@ -76,6 +76,14 @@ def check_target(path: Path) -> None:
         raise OutputError(f"{folder} is not writable")
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be created ({error.strerror})") from None
+
+
 def save(model: ModelProto, path: Path, original: Graph, source: Path | None) -> None:
     """Write a model; if the original keeps weights outside, they all go to `<path>.data`."""
     path = Path(os.path.realpath(path))

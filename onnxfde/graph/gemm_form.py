@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import attributes, names_used, op_of
+from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ModelProto, NodeProto
 from onnxfde.graph.renaming import parts
 from onnxfde.graph.tensors import FLOATS, make_tensor, to_array
@@ -22,12 +22,12 @@ CHANNELS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
 
 def products(model: ModelProto) -> list[NodeProto]:
     """The nodes with weights."""
-    return [node for node in model.graph.node if op_of(node) in CHANNELS]
+    return [node for node in model.graph.node if op(node) in CHANNELS]
 
 
 def bias_of(node: NodeProto) -> str:
     """The bias of a Gemm; nothing for other nodes."""
-    return node.input[2] if op_of(node) == "Gemm" and len(node.input) > 2 else ""
+    return node.input[2] if op(node) == "Gemm" and len(node.input) > 2 else ""
 
 
 class Use(NamedTuple):
@@ -40,8 +40,8 @@ class Use(NamedTuple):
 
 def use_of(node: NodeProto) -> Use:
     """How a node with a weight reads it."""
-    channels = CHANNELS[op_of(node)]
-    if op_of(node) != "Gemm":
+    channels = CHANNELS[op(node)]
+    if op(node) != "Gemm":
         return Use(channels)
     options = attributes(node)
     return Use(channels, bool(options.get("transB", 0)), options.get("alpha", 1.0))
@@ -51,7 +51,7 @@ def readings(graph: Graph) -> dict[str, set[Use | None]]:
     """How each value is read; None for any way but as a weight."""
     found: dict[str, set[Use | None]] = {name: {None} for name in graph.outputs}
     for node in graph.model.graph.node:
-        weighted = op_of(node) in CHANNELS
+        weighted = op(node) in CHANNELS
         for place, name in enumerate(names_used(node)):
             use = use_of(node) if weighted and place == 1 else None
             found.setdefault(name, set()).add(use)
@@ -65,7 +65,7 @@ def settle(model: ModelProto) -> None:
     """
     inner = [node for part in parts(model.graph) for node in part.node if part is not model.graph]
     settle_nodes(model, products(model))
-    settle_nodes(model, [node for node in inner if op_of(node) == "Gemm"])
+    settle_nodes(model, [node for node in inner if op(node) == "Gemm"])
     drop_unread(model)
 
 
@@ -84,7 +84,7 @@ def settle_nodes(model: ModelProto, nodes: list[NodeProto]) -> None:
             scaled = weight.T if use.transposed else weight
             store(model, made[name, use], times(scaled, use.factor))
         node.input[1] = made[name, use]
-        if op_of(node) == "Gemm":
+        if op(node) == "Gemm":
             drop_attributes(node, {"alpha", "transB"})
             settle_bias(graph, node, weight.shape[0 if use.transposed else 1])
 

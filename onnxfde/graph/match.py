@@ -1,10 +1,13 @@
-"""Finding layers: affine → square → affine, in every spelling that exporters write.
+"""Finding layers: affine → activation → affine, in every spelling that exporters write.
 
-    Gemm | MatMul  →  [Mul, Add, Sub, Div by constants]  →  Mul(x, x) | Pow(x, 2)
+    Gemm | MatMul  →  [Mul, Add, Sub, Div by constants]  →  activation (`activation_patterns`)
                    →  [Mul, Add, Sub, Div by constants]  →  Gemm | MatMul [→ Add]
 
 Identity, Dropout and a Flatten that keeps the feature axis may stand anywhere inside. Constant
-factors and terms are folded into U, V and c. Each square node gives a `Match` or a `Refusal`.
+factors and terms are folded into U, V and c. Each activation gives a `Match` or a `Refusal`.
+
+Layers are found once. A layer that shares a map with one that was edited since is read again where
+it is (`reread`): its nodes are known, its weights have changed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onnxfde.graph.activation_patterns import activation_of
 from onnxfde.graph.affine import (
     ELEMENTWISE,
     Affine,
@@ -48,22 +52,15 @@ class Match:
 
     name: str
     incoming: Affine
-    square: NodeProto
+    activation: NodeProto
     outgoing: Affine
     layer: Layer
     values: tuple[str, ...]
     """Hidden values, from the first affine node's output to the second one's input."""
-
-    @property
-    def source(self) -> str:
-        """The value that the layer reads."""
-        return activation_input(self.incoming.node, self.incoming.layout)
-
-    @property
-    def result(self) -> str:
-        """The value that the layer makes."""
-        last = self.outgoing.carrier or self.outgoing.node
-        return str(last.output[0])
+    source: str
+    """The value that the layer reads."""
+    result: str
+    """The value that the layer makes."""
 
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
@@ -71,7 +68,7 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
     matches: list[Match] = []
     refusals = list(hidden_in_bodies(graph))
     for node in graph.model.graph.node:
-        if not is_square(graph, node):
+        if activation_of(graph, node) is None:
             continue
         try:
             matches.append(match_layer(graph, node))
@@ -92,23 +89,17 @@ def with_unique_names(matches: list[Match]) -> list[Match]:
     return list(unique.values())
 
 
-def is_square(graph: Graph, node: NodeProto) -> bool:
-    """Mul(x, x) or Pow(x, 2), where the 2 adds no axes."""
-    if len(node.input) != 2 or op(node) not in ("Mul", "Pow"):
-        return False
-    if op(node) == "Mul":
-        return bool(node.input[0] == node.input[1])
-    exponent = graph.constant(node.input[1])
-    if exponent is None or exponent.values.size != 1 or float(exponent.array.item()) != 2:
-        return False
-    axes = exponent.values.ndim
-    return axes <= 1 or axes <= (graph.rank(node.input[0]) or 0)
+def reread(graph: Graph, match: Match) -> Match:
+    """A layer as it is now, after edits of others; NoMatch if it is none any more."""
+    return replace(match_layer(graph, match.activation), name=match.name)
 
 
-def match_layer(graph: Graph, square: NodeProto) -> Match:
-    """The layer around a square node; NoMatch says why there is none."""
-    before, first = walk_back(graph, square)
-    after, second = walk_on(graph, square)
+def match_layer(graph: Graph, node: NodeProto) -> Match:
+    """The layer around an activation; NoMatch says why there is none."""
+    activation = activation_of(graph, node)
+    assert activation is not None
+    before, first = walk_back(graph, node)
+    after, second = walk_on(graph, node)
     involved = {op(node) for node in (*before, first, *after, second)}
     if graph.opset < 7 and involved & {"MatMul", *ELEMENTWISE}:
         raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
@@ -126,37 +117,40 @@ def match_layer(graph: Graph, square: NodeProto) -> Match:
     if incoming.layout == "columns" and any(op(n) == "Flatten" for n in (*before, *after)):
         raise NoMatch("a Flatten inside it mixes features with other axes")
     outgoing = with_carrier(graph, outgoing)
-    layer = Layer(np.column_stack([incoming.weight, incoming.bias]), outgoing.weight, outgoing.bias)
+    rows = np.column_stack([incoming.weight, incoming.bias])
+    layer = Layer(rows, outgoing.weight, outgoing.bias, activation)
     if not layer.finite:
         raise NoMatch("a weight is NaN or infinite")
-    values = [v for n in (first, *before, square, *after) for v in n.output if v]
-    return Match(label(first), incoming, square, outgoing, layer, tuple(values))
+    values = tuple(v for n in (first, *before, node, *after) for v in n.output if v)
+    source = activation_input(first, incoming.layout)
+    result = str((outgoing.carrier or second).output[0])
+    return Match(label(first), incoming, node, outgoing, layer, values, source, result)
 
 
-def walk_back(graph: Graph, square: NodeProto) -> tuple[list[NodeProto], NodeProto]:
-    """Nodes between the first affine node and the square, in graph order, and that affine node."""
+def walk_back(graph: Graph, activation: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+    """Nodes between the first affine node and the activation, in order, and that affine node."""
     between: list[NodeProto] = []
-    value = square.input[0]
+    value = activation.input[0]
     while True:
         only_use(graph, value)
         node = graph.producers.get(value)
         if node is None:
-            raise NoMatch(f"'{value}', which it squares, is an input of the graph")
+            raise NoMatch(f"'{value}', which it reads, is an input of the graph")
         if op(node) in AFFINE:
             return between[::-1], node
         between.append(node)
-        value = hidden_input(graph, node, "before the square")
+        value = hidden_input(graph, node, "before the activation")
 
 
-def walk_on(graph: Graph, square: NodeProto) -> tuple[list[NodeProto], NodeProto]:
-    """Nodes between the square and the second affine node, and that affine node."""
+def walk_on(graph: Graph, start: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+    """Nodes between a node and the next affine node, and that affine node."""
     between: list[NodeProto] = []
-    value = square.output[0]
+    value = start.output[0]
     while True:
         node = only_use(graph, value)
         if op(node) in AFFINE:
             return between, node
-        hidden_input(graph, node, "after the square")
+        hidden_input(graph, node, "after the activation")
         between.append(node)
         value = node.output[0]
 
@@ -172,7 +166,7 @@ def only_use(graph: Graph, value: str) -> NodeProto:
 
 
 def hidden_input(graph: Graph, node: NodeProto, where: str) -> str:
-    """The hidden value that a node between affine map and square reads."""
+    """The hidden value that a node between an affine map and an activation reads."""
     if op(node) in TRANSPARENT:
         check_transparent(graph, node)
         return node.input[0]
@@ -223,22 +217,22 @@ def activation_input(node: NodeProto, layout: Layout) -> str:
 
 
 def hidden_in_bodies(graph: Graph) -> Iterator[Refusal]:
-    """Squares in If, Loop and Scan bodies and in local functions."""
+    """Activations in If, Loop and Scan bodies and in local functions."""
     for node in graph.model.graph.node:
         where = f"it lies in a body of {node.op_type} '{label(node)}', which is not supported yet"
         for body in bodies(node):
             inside = Graph(ModelProto(graph=body))
-            yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
+            yield from (Refusal(label(n), where) for n in activations_within(inside, graph))
     for function in graph.model.functions:
         where = f"it lies in the local function '{function.name}', which is not supported yet"
         inside = Graph(ModelProto(graph=GraphProto(node=function.node)))
-        yield from (Refusal(label(n), where) for n in squares_within(inside, graph))
+        yield from (Refusal(label(n), where) for n in activations_within(inside, graph))
 
 
-def squares_within(body: Graph, outer: Graph) -> Iterator[NodeProto]:
-    """Squares in a body, at any depth; their exponents may come from outside."""
+def activations_within(body: Graph, outer: Graph) -> Iterator[NodeProto]:
+    """Activations in a body, at any depth; their constants may come from outside."""
     for node in body.model.graph.node:
-        if is_square(body, node) or is_square(outer, node):
+        if activation_of(body, node) or activation_of(outer, node):
             yield node
         for inner in bodies(node):
-            yield from squares_within(Graph(ModelProto(graph=inner)), outer)
+            yield from activations_within(Graph(ModelProto(graph=inner)), outer)

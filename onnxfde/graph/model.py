@@ -1,4 +1,8 @@
-"""A model with the look-ups that finding layers needs: who makes a value, who reads it."""
+"""A model and its index: who makes a value, who reads it, which values are constants.
+
+The index is made once, when it is first asked for. Edits go through the methods below and keep it
+true, so that nothing has to be found again after a change.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ import onnx.shape_inference
 import onnx.version_converter
 
 from onnxfde.errors import ModelError
-from onnxfde.graph.nodes import attributes, names_used, op_of
+from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
-from onnxfde.graph.tensors import numpy_dtype, to_array, without_external_data
+from onnxfde.graph.tensors import copy_of, numpy_dtype, to_array, without_external_data
 from onnxfde.numbers import Array
 
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
@@ -55,7 +59,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The main graph of a model with the look-ups that matching needs; never changes the model."""
+    """The main graph of a model with its index."""
 
     model: ModelProto
     folder: Path | None = None
@@ -115,13 +119,96 @@ class Graph:
         """The shape of a value, when that is known."""
         return self._shapes.get(name)
 
+    def copied(self) -> Graph:
+        """An independent copy, for a pass to edit."""
+        return Graph(copy_of(self.model), self.folder)
+
+    def uses(self, name: str) -> int:
+        """How often nodes read a value, bodies included."""
+        return sum(list(names_used(n)).count(name) for n in self.consumers.get(name, ()))
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a value, tensor or input of the model has this name."""
+        known = (self.producers, self.consumers, self.initializers)
+        return any(name in part for part in known) or name in self._input_names
+
+    @cached_property
+    def _input_names(self) -> set[str]:
+        return {value.name for value in self.model.graph.input}
+
+    def position(self, node: NodeProto) -> int:
+        """Where a node stands."""
+        return next(i for i, other in enumerate(self.model.graph.node) if other is node)
+
+    def insert(self, node: NodeProto, position: int) -> None:
+        """Add a node."""
+        nodes = self.model.graph.node
+        nodes.insert(position, node)
+        stored = nodes[position]
+        for name in names_used(stored):
+            self._link(name, stored)
+        self.producers.update((name, stored) for name in stored.output if name)
+
+    def remove(self, node: NodeProto) -> None:
+        """Take a node away."""
+        for name in node.output:
+            self.producers.pop(name, None)
+        for name in dict.fromkeys(names_used(node)):
+            self._unlink(name, node)
+        del self.model.graph.node[self.position(node)]
+
+    def set_input(self, node: NodeProto, place: int, name: str) -> None:
+        """Let a node read another value."""
+        old = node.input[place]
+        node.input[place] = name
+        self._link(name, node)
+        if old not in names_used(node):
+            self._unlink(old, node)
+
+    def add_input(self, node: NodeProto, name: str) -> None:
+        """Let a node read one more value."""
+        node.input.append(name)
+        self._link(name, node)
+
+    def rename_output(self, node: NodeProto, name: str) -> None:
+        """Call the first value that a node makes differently; whoever reads it does not follow."""
+        self.producers.pop(node.output[0], None)
+        node.output[0] = name
+        self.producers[name] = node
+
+    def add_tensor(self, tensor: TensorProto) -> None:
+        """Add an initializer."""
+        self.model.graph.initializer.append(tensor)
+        self.initializers[tensor.name] = self.model.graph.initializer[-1]
+
+    def remove_tensor(self, name: str) -> None:
+        """Take an initializer away."""
+        self.model.graph.initializer.remove(self.initializers.pop(name))
+
+    def copy_shape(self, value: str, name: str) -> None:
+        """Note that a new value is shaped like another one."""
+        if value in self._shapes:
+            self._shapes[name] = self._shapes[value]
+
+    def _link(self, name: str, node: NodeProto) -> None:
+        readers = self.consumers.setdefault(name, [])
+        if not any(reader is node for reader in readers):
+            readers.append(node)
+
+    def _unlink(self, name: str, node: NodeProto) -> None:
+        readers = [reader for reader in self.consumers.get(name, ()) if reader is not node]
+        if readers:
+            self.consumers[name] = readers
+        else:
+            self.consumers.pop(name, None)
+
     def is_constant(self, name: str) -> bool:
         """Whether a value is the same in every run."""
         name = self._behind(name)[0]
         if name in self.initializers:
             return name not in self.overridable
         node = self.producers.get(name)
-        if node is None or op_of(node) != "Constant":
+        if node is None or op(node) != "Constant":
             return False
         return not any(a.name.startswith(("sparse", "value_string")) for a in node.attribute)
 
@@ -135,12 +222,19 @@ class Graph:
             values = derived(node, values)
         return Constant(values, in_initializer=source in self.initializers)
 
+    def is_read_elsewhere(self, name: str, here: int) -> bool:
+        """Whether a constant, or what it is derived from, is read more often than `here`."""
+        derivation = [node.input[0] for node in self._behind(name)[1]]
+        if self.outputs.intersection((name, *derivation)):
+            return True
+        return self.uses(name) > here or any(self.uses(value) > 1 for value in derivation)
+
     def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
         """The value that is only copied, transposed or cast to make this one, and by what."""
         nodes: list[NodeProto] = []
         while name not in self.initializers:
             node = self.producers.get(name)
-            if node is None or op_of(node) not in PASS_THROUGH:
+            if node is None or op(node) not in PASS_THROUGH:
                 break
             nodes.append(node)
             name = node.input[0]

@@ -1,4 +1,4 @@
-"""Single nodes: what they are called, what they read, and making new ones."""
+"""Single nodes: their operator, their name, their attributes, and the values they read."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ def names_used(node: NodeProto) -> Iterator[str]:
         yield from (output.name for output in body.output)
 
 
-def op_of(node: NodeProto) -> str:
-    """The name of one of onnx's own operators; nothing for others."""
-    return str(node.op_type) if node.domain in ("", "ai.onnx") else ""
-
-
 def op(node: NodeProto) -> str:
     """A node's operator, with its domain unless that is onnx's own."""
-    own = node.domain in ("", "ai.onnx")
-    return str(node.op_type) if own else f"{node.domain}.{node.op_type}"
+    return str(node.op_type) if is_standard(node) else f"{node.domain}.{node.op_type}"
+
+
+def is_standard(node: NodeProto) -> bool:
+    """Whether a node is one of onnx's own operators."""
+    return node.domain in ("", "ai.onnx")
 
 
 def label(node: NodeProto) -> str:

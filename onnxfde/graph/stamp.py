@@ -10,15 +10,16 @@ import json
 from typing import Any
 
 from onnxfde.graph.model import Graph
-from onnxfde.graph.protos import ModelProto, TensorProto
+from onnxfde.graph.protos import TensorProto
 from onnxfde.graph.tensors import FLOATS, keyed_tensors, to_array
 
 PREFIX = "onnxfde."
 WEIGHTS = (*FLOATS, TensorProto.UINT8, TensorProto.INT8)
 
 
-def stamp(model: ModelProto, graph: Graph, version: str, settings: dict[str, Any]) -> None:
+def stamp(graph: Graph, version: str, settings: dict[str, Any]) -> None:
     """Record version, settings and the weights as they are now."""
+    model = graph.model
     values = {"version": version, "settings": as_text(settings), "weights": weights_hash(graph)}
     for entry in [e for e in model.metadata_props if e.key.startswith(PREFIX)]:
         model.metadata_props.remove(entry)
@@ -26,9 +27,11 @@ def stamp(model: ModelProto, graph: Graph, version: str, settings: dict[str, Any
         model.metadata_props.add(key=PREFIX + key, value=value)
 
 
-def is_own_work(graph: Graph, settings: dict[str, Any]) -> bool:
-    """Whether the same settings made this model, and its weights are untouched since."""
+def is_own_work(graph: Graph, version: str, settings: dict[str, Any]) -> bool:
+    """Whether this version made the model with these settings, and its weights are untouched."""
     found = {entry.key: entry.value for entry in graph.model.metadata_props}
+    if found.get(f"{PREFIX}version") != version:
+        return False
     if found.get(f"{PREFIX}settings") != as_text(settings):
         return False
     return found.get(f"{PREFIX}weights") == weights_hash(graph)

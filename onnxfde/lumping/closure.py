@@ -12,14 +12,14 @@ error added to the safe side, rules out almost every pair; for the others  ½‖
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxfde.lumping.distance import square_gaps_sum
 from onnxfde.numbers import FloatArray
-from onnxfde.progress import Tell, silent
+from onnxfde.progress import Progress
 
 Indices = npt.NDArray[np.intp]
 Exact = Callable[[int, Indices], FloatArray]
@@ -33,11 +33,11 @@ class Effort:
     """How much work a partition takes: pairs not decided by bounds, and how far it is."""
 
     evaluated: int = 0
-    tell: Tell = silent
+    progress: Progress = field(default_factory=Progress)
 
     def reached(self, done: int, size: int) -> None:
         """Tell how many of all pairs are decided when `done` neurons have met all others."""
-        self.tell(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
+        self.progress.at(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed, fixed_spec
 from onnxfde.machines.targets.base import Case, Job, Measured, Row, Target, parse_target
 from onnxfde.machines.targets.cpu import Cpu
 from onnxfde.numbers import Array
-from onnxfde.options import DEFAULT_RANGE
-from onnxfde.progress import Work
+from onnxfde.options import DEFAULT_RANGE, Range
+from onnxfde.progress import Progress
 from onnxfde.running.opening import Data, open_model, samples_of
-from onnxfde.running.samples import Range, check_range
+from onnxfde.running.samples import check_range
 
 MOST_THREADS = 1024
 
@@ -46,7 +46,7 @@ def bench(
     shapes: Shapes | None = None,
     data: Data | None = None,
     input_range: Range = DEFAULT_RANGE,
-    work: Work | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Run models in turns on every target and compare them with the first.
 
@@ -59,16 +59,16 @@ def bench(
     if isinstance(data, str | Path) and not Path(data).is_file():
         raise DataError(f"--data {data}: no such file")
     wanted = [parse_target(text) for text in dict.fromkeys(targets)]
-    work, limits = work or Work(), check_range(input_range)
+    progress, limits = progress or Progress(), check_range(input_range)
     prepared = [prepare(Path(m), batches, shapes or {}, data, limits) for m in models]
     refuse_unknown(prepared, shapes or {})
     cases = tuple(p.case for p in prepared if p.case)
     job = Job(cases, threads, seconds, timeout)
     refuse_too_long(job)
-    found = [(target, attempt(target, job, work)) for target in wanted]
+    found = [(target, attempt(target, job, progress)) for target in wanted]
     reference = next((m for t, m in found if t.is_here), None)
     if reference is None and any(isinstance(m, Measured) for _, m in found):
-        reference = attempt(Cpu(), replace(job, seconds=0.0), work)
+        reference = attempt(Cpu(), replace(job, seconds=0.0), progress)
     settings = {
         "batches": list(batches),
         "threads": threads,
@@ -172,12 +172,12 @@ def refuse_types(specs: Specs) -> None:
             raise DataError(f"input '{spec.name}' holds {spec.dtype.name}, which bench cannot feed")
 
 
-def attempt(target: Target, job: Job, work: Work) -> Measured | TargetError:
+def attempt(target: Target, job: Job, progress: Progress) -> Measured | TargetError:
     """Measure on a target; one that cannot be used does not stop the others."""
     if not job.cases:
         return TargetError("there is no model to measure")
     try:
-        return target.measure(job, work.say)
+        return target.measure(job, progress.say)
     except TargetError as error:
         return error
 

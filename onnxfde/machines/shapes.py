@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.running.samples import MOST_VALUES, Range, Samples, random_samples
+from onnxfde.options import Range
+from onnxfde.running.samples import MOST_VALUES, Samples, random_samples
 
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[int, ...]]

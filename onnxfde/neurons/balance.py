@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.kernels import Metric
+from onnxfde.neurons.kernels import Metric, mean_square
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.refit import squared
 
 
 def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) -> Layer:
@@ -16,9 +15,9 @@ def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) 
     matters less: E[h_r] ∝ (‖V_r‖·E[h_r])^¼. One factor for all evens the largest weights in U and
     V. `exact` takes the nearest powers of two: nothing is rounded.
     """
-    size = squared(metric.whiten(layer.incoming))
+    size = mean_square(metric.whiten(layer.incoming))
     part = np.linalg.norm(layer.outgoing, axis=0) * size
-    largest = squared(metric.whiten(original.incoming)).max()
+    largest = mean_square(metric.whiten(original.incoming)).max()
     live = part > 0
     if not live.any():
         return layer

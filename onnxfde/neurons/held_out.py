@@ -2,8 +2,8 @@
 
     error(o′) = ‖o′(x) − y‖ / ‖y − mean y‖
 
-A tenth of the samples, drawn at random, is held out: neurons are fitted to the others and judged by
-these, with a margin of 1/√h for h samples held out, and by all.
+A tenth of the samples, drawn at random, is held out. Neurons are fitted to the others and judged by
+the tenth, with a margin of 1/√h for h samples held out, and by all samples together.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ from onnxfde.neurons.objective import Observed
 from onnxfde.numbers import FloatArray
 
 HELD_OUT = 10
+"""One sample in this many is held out: the usual share of a validation set."""
 FEWEST_ROWS = 100
+"""Fewer rows teach nothing: ten of them would be held out."""
 BATCH_WORK = 2e8
+"""Multiplications that one evaluation on data may take, a fraction of a second; above it, rows are
+taken in turns."""
 SMALLEST_BATCH = 1000
+"""But never fewer rows than this, or their noise decides; chosen, not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +36,8 @@ class Evidence:
 
     inputs: FloatArray
     outputs: FloatArray
-    rows_a_sample: int = 1
-    """How many rows in a row belong together."""
+    rows_per_sample: int = 1
+    """How many consecutive rows come from one sample and must stay together."""
 
     @property
     def enough(self) -> bool:
@@ -46,34 +51,34 @@ class Evidence:
     @property
     def samples(self) -> int:
         """How many samples the rows come from."""
-        return len(self.inputs) // self.rows_a_sample
+        return len(self.inputs) // self.rows_per_sample
 
     @cached_property
     def _held(self) -> npt.NDArray[np.bool_]:
         order = np.random.default_rng(0).permutation(self.samples)
-        return np.repeat(order % HELD_OUT == 0, self.rows_a_sample)
+        return np.repeat(order % HELD_OUT == 0, self.rows_per_sample)
 
     @cached_property
     def fitted(self) -> Evidence:
         """Nine tenths of the samples."""
-        return Evidence(self.inputs[~self._held], self.outputs[~self._held], self.rows_a_sample)
+        return Evidence(self.inputs[~self._held], self.outputs[~self._held], self.rows_per_sample)
 
     @cached_property
     def held_out(self) -> Evidence:
         """The other tenth."""
-        return Evidence(self.inputs[self._held], self.outputs[self._held], self.rows_a_sample)
+        return Evidence(self.inputs[self._held], self.outputs[self._held], self.rows_per_sample)
 
     def error(self, layer: Layer) -> float:
         """The relative change of the outputs."""
         return relative_change(self.outputs, layer(self.inputs))
 
-    def judged(self, layer: Layer) -> float:
-        """The error to expect of a layer that was chosen by it."""
+    def expected_error(self, layer: Layer) -> float:
+        """The error to expect on new inputs of a layer that was chosen by this evidence."""
         margin = 1 + 1 / np.sqrt(self.held_out.samples)
         return max(self.error(layer), float(margin * self.held_out.error(layer)))
 
     def batch(self, number: int, width: int) -> Evidence:
-        """The rows of one step, all of them unless `width` numbers for each are too much work."""
+        """The rows of one step: all of them, unless `width` numbers for each are too much work."""
         most = max(int(BATCH_WORK / width), SMALLEST_BATCH)
         count = -(-len(self.inputs) // most)
         order = np.random.default_rng(1).permutation(len(self.inputs)) % count
@@ -81,7 +86,7 @@ class Evidence:
         return Evidence(self.inputs[pick], self.outputs[pick]) if count > 1 else self
 
     def observed(self, metric: Metric) -> Observed:
-        """The rows as a target of neurons in whitened coordinates."""
+        """The rows as a target for neurons in whitened coordinates."""
         return Observed.of(metric.standardise(self.inputs), self.outputs)
 
     def offset(self, incoming: FloatArray, outgoing: FloatArray) -> FloatArray:

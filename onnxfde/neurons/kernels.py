@@ -104,6 +104,11 @@ def kernel_scale(a: FloatArray) -> FloatArray:
     return scale
 
 
+def mean_square(rows: FloatArray) -> FloatArray:
+    """E[(u·z)²] of whitened rows."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
 def features(rows: FloatArray) -> FloatArray:
     """φ of whitened rows, one row each."""
     j, k = np.triu_indices(rows.shape[1])

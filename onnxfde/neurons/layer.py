@@ -1,18 +1,19 @@
-"""A hidden layer of squares as the coefficients of its polynomials.
+"""A hidden layer as arrays.
 
-    o = c + V (U z)²,   z = (x, 1)          U: n × (d+1), rows u_i = (w_i, b_i);  V: m × n
-    o_k = c_k + zᵀ Q_k z,   Q_k = Σ_i V_ki u_i u_iᵀ
+    o = c + V σ(U z),   z = (x, 1)          U: n × (d+1), rows u_i = (w_i, b_i);  V: m × n
 
-`scaled` neurons compute the same thing: u → αu, V → V/α² for any α ≠ 0.
+With σ the square its outputs are quadratic forms: o_k = c_k + zᵀ Q_k z, Q_k = Σ_i V_ki u_i u_iᵀ.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.neurons.activations import SQUARE, Activation, Elementwise
 from onnxfde.numbers import FloatArray, cast
 
 
@@ -23,6 +24,7 @@ class Layer:
     incoming: FloatArray
     outgoing: FloatArray
     offset: FloatArray
+    activation: Activation = SQUARE
 
     @property
     def neurons(self) -> int:
@@ -58,12 +60,12 @@ class Layer:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """The layer's outputs for rows of inputs."""
-        hidden = x @ self.incoming[:, :-1].T + self.incoming[:, -1]
-        return np.asarray(hidden**2 @ self.outgoing.T + self.offset)
+        hidden = self.activation.value(x @ self.incoming[:, :-1].T + self.incoming[:, -1])
+        return np.asarray(hidden @ self.outgoing.T + self.offset)
 
     def magnitude(self, x: FloatArray) -> FloatArray:
         """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
-        return Layer(np.abs(self.incoming), np.abs(self.outgoing), np.abs(self.offset))(np.abs(x))
+        return self.mapped(np.abs)(np.abs(x))
 
     def change_to(self, other: Layer, x: FloatArray) -> float:
         """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""
@@ -71,7 +73,20 @@ class Layer:
 
     def stored_as(self, dtype: npt.DTypeLike) -> Layer:
         """The layer as it reads back after being stored as `dtype`."""
-        return Layer(*(cast(a, dtype) for a in (self.incoming, self.outgoing, self.offset)))
+        return self.mapped(lambda a: cast(a, dtype))
+
+    def mapped(self, change: Elementwise) -> Layer:
+        """The layer with every weight and bias changed in the same way."""
+        return replace(
+            self,
+            incoming=change(self.incoming),
+            outgoing=change(self.outgoing),
+            offset=change(self.offset),
+        )
+
+    def only(self, neurons: npt.NDArray[Any] | list[int]) -> Layer:
+        """Some of its neurons, with the same offset."""
+        return replace(self, incoming=self.incoming[neurons], outgoing=self.outgoing[:, neurons])
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
@@ -82,8 +97,8 @@ class Layer:
     def without_constants(self) -> Layer:
         """Only the neurons that are alive; what the others contribute moves into c."""
         alive = self.alive
-        constant = self.outgoing[:, ~alive] @ self.incoming[~alive, -1] ** 2
-        return Layer(self.incoming[alive], self.outgoing[:, alive], self.offset + constant)
+        constant = self.outgoing[:, ~alive] @ self.activation.value(self.incoming[~alive, -1])
+        return replace(self.only(alive), offset=self.offset + constant)
 
 
 def relative_change(before: FloatArray, after: FloatArray) -> float:

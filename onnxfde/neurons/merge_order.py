@@ -22,7 +22,7 @@ import numpy.typing as npt
 from onnxfde.neurons.kernels import kernel, kernel_diagonal, kernel_scale
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Blocks, FloatArray
-from onnxfde.progress import Tell, silent
+from onnxfde.progress import Progress
 
 Indices = npt.NDArray[np.intp]
 
@@ -67,7 +67,10 @@ class MergeTree:
 
 
 def merge_tree(
-    rows: FloatArray, outgoing: FloatArray, tell: Tell = silent, share: float | None = None
+    rows: FloatArray,
+    outgoing: FloatArray,
+    progress: Progress | None = None,
+    share: float | None = None,
 ) -> MergeTree:
     """Join whitened rows, a share of the cheapest pairs in each round, until one is left."""
     size = len(rows)
@@ -86,7 +89,8 @@ def merge_tree(
         ids[kept] = created
         market.update(kept, gone)
         ids = ids[market.compact()]
-        tell(len(joins), size - 1)
+        if progress is not None:
+            progress.at(len(joins), size - 1)
     order = np.argsort(heights[size:], kind="stable")
     return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
 

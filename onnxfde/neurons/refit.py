@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.kernels import Metric, features, features_fit, kernel, kernel_scale
+from onnxfde.neurons.kernels import (
+    Metric,
+    features,
+    features_fit,
+    kernel,
+    kernel_scale,
+    mean_square,
+)
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
@@ -25,15 +32,10 @@ def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = N
     for _ in range(2 if exact else 1):
         outgoing = outgoing + solve(rows, kept, scale, layer.outgoing, outgoing)
     noise = max(roundoff / 64, 1e-14) if roundoff is not None and exact else 1e-8
-    terms = np.hstack([layer.outgoing * squared(rows), -outgoing * squared(kept)])
+    terms = np.hstack([layer.outgoing * mean_square(rows), -outgoing * mean_square(kept)])
     change = terms.sum(axis=1)
     change[np.abs(change) <= noise * np.abs(terms).sum(axis=1)] = 0.0
     return Layer(start.incoming, outgoing, layer.offset + change)
-
-
-def squared(rows: FloatArray) -> FloatArray:
-    """E[(u·z)²] of whitened rows."""
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def correction(

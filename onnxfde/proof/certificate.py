@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxfde.errors import OptionError, UsageError, VerificationError
+from onnxfde.errors import VerificationError
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ValueInfoProto
 from onnxfde.graph.tensors import FLOATS, numpy_dtype
-from onnxfde.neurons.block_search import ROUNDING_STEPS
 from onnxfde.neurons.intervals import Uncertified
-from onnxfde.numbers import ROUNDOFF, Array, FloatArray
+from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Array, FloatArray
 from onnxfde.proof.affine_bounds import squares
 from onnxfde.proof.layer_bounds import MOST_WORK, gram_work, work
 from onnxfde.proof.pairing import Box, Pairing
@@ -81,17 +80,6 @@ class Proof:
 
     wanted: bool | None = None
     limit: float | None = None
-
-    @classmethod
-    def asked(cls, wanted: bool | None, limit: float | None) -> Proof:
-        """What the options ask for."""
-        if limit is None:
-            return cls(wanted)
-        if not (np.isfinite(limit) and limit >= 0):
-            raise OptionError(f"--max-certified-error {limit} is not a number ≥ 0")
-        if wanted is False:
-            raise UsageError("--max-certified-error needs a certificate: drop --no-certify")
-        return cls(True, limit)
 
     def of(self, original: Graph, result: Graph, box: Box) -> Certificate | None:
         """The certificate of a result, if it is wanted."""
@@ -168,7 +156,7 @@ def cost(original: Graph) -> float:
     total = 0.0
     for match in find_layers(original)[0]:
         layer = squares(match.layer)
-        lengths = known_lengths(original, match.square.input[0])
+        lengths = known_lengths(original, match.activation.input[0])
         rows = max(1, int(np.prod(lengths)) // max(match.layer.neurons, 1))
         whole = work(layer, layer, same=True, rows=rows)
         total += 4 * (whole if whole <= MOST_WORK else gram_work(layer, layer))

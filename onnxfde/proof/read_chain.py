@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxfde.graph.activation_patterns import is_square
 from onnxfde.graph.affine import ELEMENTWISE, Layout, NoMatch, affine, scale_and_shift
 from onnxfde.graph.match import (
     AFFINE,
@@ -22,7 +23,6 @@ from onnxfde.graph.match import (
     activation_input,
     check_transparent,
     dropout_may_train,
-    is_square,
 )
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op

@@ -5,7 +5,7 @@
                                                `static` has them from data
 
 Neurons are merged with a view to it: a step s of a hidden value h_r moves the outputs by V_r·s, so
-large V that cancel are avoided (`minimal`), and hidden values made equally large (`quotients`).
+large V that cancel are avoided (`free_search`), and hidden values made equally large (`balance`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from onnxfde.errors import ModelError, UsageError
+from onnxfde.errors import ModelError
 from onnxfde.graph.gemm_form import bias_of, products, settle
 from onnxfde.graph.model import Graph, upgraded
-from onnxfde.graph.nodes import attributes, names_used, op_of
+from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.graph.renaming import hide, show
 from onnxfde.graph.tensors import (
@@ -35,22 +35,10 @@ from onnxfde.running.runtime import quantized
 from onnxfde.running.samples import Samples
 
 CALIBRATION_ROWS = 512
+"""Rows that `static` measures ranges on: onnxruntime keeps all values of all rows in memory."""
 OPSET = 13
 """The first with a scale for each channel."""
 QUANTIZERS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
-
-
-def check_options(
-    int8: Int8 | None, data: object, certify: bool | None, limit: float | None
-) -> None:
-    """Refuse what cannot go together with 8 bits."""
-    if int8 is None:
-        return
-    if certify or limit is not None:
-        option = "--certify" if limit is None else "--max-certified-error"
-        raise UsageError(f"{option} cannot hold for --int8, which rounds every value: drop one")
-    if int8 == "static" and data is None:
-        raise UsageError("--int8 static measures ranges on real inputs: give --data")
 
 
 def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
@@ -158,16 +146,16 @@ def unfit_nodes(graph: Graph, mode: Int8) -> dict[str, str]:
 
 def why_unfit(graph: Graph, node: NodeProto, mode: Int8) -> str:
     """Why no integer kernel can compute a node; nothing if one can."""
-    op, weight = op_of(node), graph.initializers.get(node.input[1])
-    if op == "MatMul" and graph.is_constant(node.input[0]):
+    kind, weight = op(node), graph.initializers.get(node.input[1])
+    if kind == "MatMul" and graph.is_constant(node.input[0]):
         return "its weight is the first factor, and has to be the second"
     if weight is not None and weight.data_type != TensorProto.FLOAT:
         return f"its weight is in {numpy_dtype(weight.data_type).name}, and has to be in float32"
     if weight is not None and not np.isfinite(to_array(weight, None)).all():
         return "its weight is not finite"
-    if op == "MatMul" and weight is not None and len(weight.dims) != 2:
+    if kind == "MatMul" and weight is not None and len(weight.dims) != 2:
         return f"its weight has {len(weight.dims)} axes, and has to be a matrix"
-    return why_unfit_gemm(graph, node, mode) if op == "Gemm" else ""
+    return why_unfit_gemm(graph, node, mode) if kind == "Gemm" else ""
 
 
 def why_unfit_gemm(graph: Graph, node: NodeProto, mode: Int8) -> str:

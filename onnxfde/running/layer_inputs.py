@@ -1,35 +1,33 @@
-"""What a layer's inputs look like: their mean and covariance, and some of them.
+"""What a layer's inputs look like: their mean and covariance, some of them, and what follows.
 
 Closed form where the layer reads a graph input directly and only a range is known; otherwise the
-real inputs of the layer, from the data or from a Latin hypercube, pushed through the model as it is
-now (with the layers before it already merged).
+real inputs of the layer, recorded from the data or from random inputs, in the network as it is now
+(with the layers before it already merged).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.errors import DataError, RuntimeUnavailable
-from onnxfde.graph.affine import Layout
-from onnxfde.graph.input_specs import input_specs
+from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import names_used, op
-from onnxfde.graph.protos import ModelProto, ValueInfoProto
+from onnxfde.graph.nodes import op
 from onnxfde.neurons.held_out import FEWEST_ROWS, Evidence
 from onnxfde.neurons.kernels import Metric
 from onnxfde.numbers import FloatArray
-from onnxfde.running.samples import SAMPLES, Range, Samples, latin_hypercube, random_samples
+from onnxfde.running.recording import Recording
+from onnxfde.running.samples import latin_hypercube
 
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 CHECKED_ROWS = 512
-DATA_ROWS = 16_384
-
-Tick = Callable[[], None]
-Box = dict[str, tuple[FloatArray | float, FloatArray | float]]
+"""Inputs of a layer on which "equal up to rounding" is decided; chosen, not tuned."""
+MOST_RECORDED = 2**27
+"""Numbers that are recorded in one run for all layers together, half a gigabyte of float32; what is
+left over is recorded when its layer's turn comes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,96 +41,73 @@ class LayerInputs:
     """All inputs that were measured."""
 
 
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """Where a model's inputs come from: data, or a range."""
+def record_layers(recording: Recording, matches: Iterable[Match], with_results: bool) -> None:
+    """Record what all layers read, and make if wanted, in one run of the network."""
+    names: list[str] = []
+    room = MOST_RECORDED
+    for match in matches:
+        if is_closed_form(recording, match):
+            continue
+        width = match.layer.inputs + with_results * match.layer.outputs
+        room -= width * recording.samples.rows
+        if room < 0:
+            break
+        names += [match.source, match.result] if with_results else [match.source]
+    recording.record(names)
 
-    limits: Range = (-1.0, 1.0)
-    data: Samples | None = None
-    box_given: bool = False
-    """Whether the range is what a certificate is about although there is data."""
 
-    def layer_inputs(self, graph: Graph, match: Match, tick: Tick = lambda: None) -> LayerInputs:
-        """Describe the inputs of one layer."""
-        width = match.layer.inputs
-        if self.data is None and origin(graph, match.source) in {v.name for v in graph.inputs}:
-            box = latin_hypercube(CHECKED_ROWS, width, self.limits)
-            return LayerInputs(Metric.box(width, *self.limits), box)
+def is_closed_form(recording: Recording, match: Match) -> bool:
+    """Whether a layer reads an input of which only the range is known."""
+    inputs = {value.name for value in recording.graph.inputs}
+    return recording.source.data is None and origin(recording.graph, match.source) in inputs
+
+
+def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
+    """Describe the inputs of one layer."""
+    width, limits = match.layer.inputs, recording.source.limits
+    if is_closed_form(recording, match):
+        box = latin_hypercube(CHECKED_ROWS, width, limits)
+        return LayerInputs(Metric.box(width, *limits), box)
+    try:
+        rows = recording.rows(match.source, match.incoming.layout, width)
+    except RuntimeUnavailable as reason:
+        return unknown_inputs(width, f"its inputs could not be measured ({reason})")
+    if not np.isfinite(rows).all():
+        return unknown_inputs(width, "its inputs overflow on the inputs given")
+    step = max(1, len(rows) // CHECKED_ROWS)
+    return LayerInputs(Metric.measured(rows), rows[::step], too_few(len(rows), width), rows)
+
+
+def evidence_for(
+    inputs: LayerInputs, now: Match, recording: Recording, found: Match, original: Recording
+) -> Evidence | None:
+    """The inputs that were measured with what the original network makes of them.
+
+    `now` is the layer as it is in `recording`, `found` the same layer in the `original` network.
+    """
+    if inputs.rows is None:
+        return None
+    outputs = now.layer(inputs.rows)
+    if now.source in recording.stale:
         try:
-            rows = self.measured(graph, match.source, match.incoming.layout, width, tick)
-        except (RuntimeUnavailable, DataError) as reason:
-            return self.unknown(width, f"its inputs could not be measured ({reason})")
-        if not np.isfinite(rows).all():
-            return self.unknown(width, "its inputs overflow on the inputs given")
-        step = max(1, len(rows) // CHECKED_ROWS)
-        return LayerInputs(Metric.measured(rows), rows[::step], few(len(rows), width), rows)
-
-    def evidence(
-        self, inputs: LayerInputs, now: Match, graph: Graph, before: Match, merged: bool, tick: Tick
-    ) -> Evidence | None:
-        """The inputs that were measured with what the original network, `graph`, makes of them.
-
-        `before` is the layer there, which sees other inputs than it does `now` if others were
-        `merged` before it.
-        """
-        if inputs.rows is None:
+            outputs = original.rows(found.result, found.outgoing.layout, len(outputs.T))
+        except RuntimeUnavailable:
             return None
-        outputs = now.layer(inputs.rows)
-        try:
-            if merged:
-                outputs = self.measured(
-                    graph, before.result, before.outgoing.layout, len(outputs.T), tick
-                )
-        except (RuntimeUnavailable, DataError):
-            return None
-        if len(outputs) != len(inputs.rows):
-            return None
-        samples = self.data.rows if self.data else 0
-        together = len(outputs) // samples if samples and len(outputs) % samples == 0 else 1
-        found = Evidence(inputs.rows, outputs, together)
-        return found if found.enough else None
-
-    def box(self, graph: Graph) -> Box:
-        """The range of every input: that of the data, element by element, or the common one."""
-        if self.data is None or self.box_given:
-            return {value.name: self.limits for value in graph.inputs}
-        arrays = self.data.arrays
-        rowwise = {s.name: arrays[s.name].ndim > len(s.dims) for s in self.data.specs}
-        return {
-            name: (
-                arrays[name].min(axis=0, keepdims=not single).astype(np.float64),
-                arrays[name].max(axis=0, keepdims=not single).astype(np.float64),
-            )
-            for name, single in rowwise.items()
-        }
-
-    def unknown(self, width: int, reason: str) -> LayerInputs:
-        """Plain coefficients, for want of anything better."""
-        box = latin_hypercube(CHECKED_ROWS, width, (-1.0, 1.0))
-        return LayerInputs(Metric.plain(width), box, f"{reason}: N(0, I) is assumed")
-
-    def measured(
-        self, graph: Graph, value: str, layout: Layout, width: int, tick: Tick
-    ) -> FloatArray:
-        """A value with `width` features as rows."""
-        data = self.data
-        if data is None:
-            data = random_samples(input_specs(graph), self.limits, SAMPLES)
-        data = data.some(DATA_ROWS)
-        if value in data.arrays:
-            runs = [feeds[value] for feeds in data.feeds()]
-        else:
-            from onnxfde.running.runtime import load, run_each
-
-            runner = load(truncated(graph.model, value), graph.folder)
-            runs = [outputs[0] for outputs in run_each(runner, data, tick)]
-        if layout == "columns":
-            runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
-        rows = [a.reshape(-1, width) for a in runs]
-        return np.concatenate(rows).astype(np.float64)
+    if len(outputs) != len(inputs.rows):
+        return None
+    samples = recording.samples.fed
+    together = len(outputs) // samples if samples and len(outputs) % samples == 0 else 1
+    evidence = Evidence(inputs.rows, outputs, together)
+    return evidence if evidence.enough else None
 
 
-def few(rows: int, inputs: int) -> str | None:
+def unknown_inputs(width: int, reason: str) -> LayerInputs:
+    """Plain coefficients, for want of anything better."""
+    box = latin_hypercube(CHECKED_ROWS, width, (-1.0, 1.0))
+    return LayerInputs(Metric.plain(width), box, f"{reason}: N(0, I) is assumed")
+
+
+def too_few(rows: int, inputs: int) -> str | None:
     """What to say of a mean and covariance that were measured on too few rows."""
     enough = max(FEWEST_ROWS, 2 * inputs)
     if rows >= enough:
@@ -150,25 +125,3 @@ def origin(graph: Graph, value: str) -> str:
         value = node.input[0]
         node = graph.producers.get(value)
     return value
-
-
-def truncated(model: ModelProto, value: str) -> ModelProto:
-    """The part of a model that makes one value, as a model with that output."""
-    graph = Graph(model)
-    needed, pending = set(), [value]
-    while pending:
-        name = pending.pop()
-        if name not in needed and name in graph.producers:
-            pending.extend(names_used(graph.producers[name]))
-        needed.add(name)
-    part = ModelProto(
-        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
-    )
-    part.graph.name = model.graph.name
-    part.graph.input.extend(
-        v for v in model.graph.input if v.name in needed or v.name not in graph.initializers
-    )
-    part.graph.node.extend(n for n in model.graph.node if needed.intersection(n.output))
-    part.graph.initializer.extend(t for t in model.graph.initializer if t.name in needed)
-    part.graph.output.append(ValueInfoProto(name=value))
-    return part

@@ -6,10 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.graph import files
 from onnxfde.graph.input_specs import InputSpec, input_specs
@@ -17,19 +15,18 @@ from onnxfde.graph.model import Graph, check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.size import stored_bytes
 from onnxfde.graph.tensors import external_tensors, locate
-from onnxfde.running.layer_inputs import Probe
+from onnxfde.numbers import Array
+from onnxfde.options import Range
+from onnxfde.running.input_source import InputSource
 from onnxfde.running.samples import (
-    Range,
     Samples,
     check_range,
     load_samples,
     make_samples,
-    random_samples,
 )
 
 Model = str | Path | ModelProto
-Data = str | Path | Mapping[str, npt.NDArray[Any]]
-VERIFIED_ROWS = 1024
+Data = str | Path | Mapping[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +57,18 @@ def open_model(model: Model) -> Source:
     return Source(Graph(proto, path.parent), path, files.sha256(path))
 
 
-def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[Probe, str | None]:
+def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[InputSource, str | None]:
     """Where inputs come from, and a hash of the data."""
     limits = check_range(limits)
     if data is None:
-        return Probe(limits), None
-    probe = Probe(limits, samples_of(data, input_specs(graph)))
+        return InputSource(limits), None
+    source = InputSource(limits, samples_of(data, input_specs(graph)))
     if not isinstance(data, Mapping):
-        return probe, files.sha256(Path(data))
+        return source, files.sha256(Path(data))
     digest = hashlib.sha256()
     for name in sorted(data):
         digest.update(np.ascontiguousarray(data[name]).tobytes())
-    return probe, digest.hexdigest()
+    return source, digest.hexdigest()
 
 
 def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
@@ -79,10 +76,3 @@ def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
     if isinstance(data, Mapping):
         return make_samples(data, specs, "the data")
     return load_samples(Path(data), specs)
-
-
-def verification_samples(graph: Graph, probe: Probe) -> Samples:
-    """The data, or random inputs in the range (not those that the metric was measured on)."""
-    if probe.data is not None:
-        return probe.data
-    return random_samples(input_specs(graph), probe.limits, VERIFIED_ROWS, seed=1)

@@ -23,13 +23,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.errors import DataError, ModelError, RuntimeUnavailable
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
 from onnxfde.graph.shapes import ShapeError
+from onnxfde.numbers import Array
+from onnxfde.progress import Progress
 from onnxfde.running.samples import Samples
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -37,9 +38,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-Array = npt.NDArray[Any]
 Run = Callable[[dict[str, Array]], list[Array]]
-Tick = Callable[[], None]
 ONNXRUNTIME = "onnxruntime"
 LOG_ERRORS_ONLY = 4
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
@@ -53,10 +52,6 @@ ORT_ERRORS = tuple(
 )
 RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
 QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, *ORT_ERRORS)
-
-
-def no_tick() -> None:
-    """Hear nothing of a run that is done."""
 
 
 @dataclass(frozen=True)
@@ -192,16 +187,12 @@ def one_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def run_each(runner: Runner, samples: Samples, tick: Tick = no_tick) -> Iterator[list[Array]]:
-    """Outputs run by run."""
+def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) -> list[Array]:
+    """Outputs of all runs: one row per sample if the model has a batch axis, else one per run."""
+    runs, progress = list[list[Array]](), progress or Progress()
     for feeds in samples.feeds():
-        yield runner.run(feeds)
-        tick()
-
-
-def run_all(runner: Runner, samples: Samples, tick: Tick = no_tick) -> list[Array]:
-    """Outputs of all runs: a row a sample where the model has a batch axis, else a row a run."""
-    runs = list(run_each(runner, samples, tick))
+        runs.append(runner.run(feeds))
+        progress.at(len(runs), samples.runs)
     sizes = [max((len(a) for a in f.values() if a.ndim), default=0) for f in samples.feeds()]
     return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 

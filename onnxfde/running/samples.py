@@ -14,21 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.shapes import Dims
-from onnxfde.numbers import Array
-
-Range = tuple[float, float]
+from onnxfde.numbers import Array, FloatArray
+from onnxfde.options import Range
 
 LABELS = "y"
+"""The array of a data file that holds labels or targets."""
 BATCH = 1024
+"""Rows per run of a model whose batch is free: large enough to hide the cost of a call."""
 FIXED_BATCH_RUNS = 1024
-SAMPLES = 4096
+"""Most runs on random inputs of a model with a fixed batch, which takes one call for each."""
 MOST_VALUES = 2**25
+"""Numbers in random inputs, 256 MB of float64."""
 SYMBOLIC_AXIS = 8
+"""The length of an axis that the model leaves open, in random inputs; chosen: small and even."""
 RANDOM_INPUTS = "random inputs"
 
 
@@ -50,7 +52,7 @@ class Samples:
     def has_batch(self) -> bool:
         """Whether the leading axis of the model's inputs counts samples, for all we know."""
         return all(
-            self._rows_a_run(spec)
+            self._rows_per_run(spec)
             and (spec.fixed_batch is None or (len(spec.dims) > 1 and spec.is_static))
             for spec in self.specs
         )
@@ -65,12 +67,23 @@ class Samples:
         index = (pick[:, None] * step + np.arange(step)).ravel()
         return Samples(self.specs, {k: a[index] for k, a in self.arrays.items()}, self.source)
 
+    @property
+    def runs(self) -> int:
+        """How often the model is run on them."""
+        counts = [(len(self.arrays[s.name]), self._rows_per_run(s) or 1) for s in self.specs]
+        dynamic = self._dynamic
+        return min((-(-rows // n) if dynamic else rows // n for rows, n in counts), default=1)
+
+    @property
+    def fed(self) -> int:
+        """How many of the samples the runs take: all, but for what fills no fixed batch."""
+        sizes = [self._rows_per_run(s) or 1 for s in self.specs]
+        return self.rows if self._dynamic else self.runs * min(sizes, default=1)
+
     def feeds(self) -> Iterator[dict[str, Array]]:
         """What to run the model on, run by run."""
-        sizes = {s.name: self._rows_a_run(s) for s in self.specs}
-        counts = [(len(self.arrays[name]), size or 1) for name, size in sizes.items()]
-        runs = min(-(-rows // size) if self._dynamic else rows // size for rows, size in counts)
-        for i in range(runs):
+        sizes = {s.name: self._rows_per_run(s) for s in self.specs}
+        for i in range(self.runs):
             yield {
                 name: np.asarray(self.arrays[name][i])
                 if not size
@@ -78,7 +91,7 @@ class Samples:
                 for name, size in sizes.items()
             }
 
-    def _rows_a_run(self, spec: InputSpec) -> int:
+    def _rows_per_run(self, spec: InputSpec) -> int:
         """Rows of the array that one run takes; 0 for one row without its leading axis."""
         if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
@@ -111,9 +124,7 @@ def check_range(limits: Range) -> Range:
     return low, high
 
 
-def latin_hypercube(
-    rows: int, columns: int, limits: Range, seed: int = 0
-) -> npt.NDArray[np.float64]:
+def latin_hypercube(rows: int, columns: int, limits: Range, seed: int = 0) -> FloatArray:
     """Rows uniform in a box, each column stratified."""
     rng = np.random.default_rng(seed)
     strata = np.tile(np.arange(rows)[:, None], (1, columns))
@@ -150,7 +161,7 @@ def sample_shape(spec: InputSpec) -> tuple[int, ...]:
 
 
 def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
-    """Read a .npz with one array an input (and `y` for labels), or a .npy for a single input."""
+    """Read a .npz with one array per input (and `y` for labels), or a .npy for a single input."""
     arrays = read_arrays(path, specs)
     return make_samples(arrays, specs, str(path))
 
@@ -190,7 +201,7 @@ def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], sour
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
     labels = arrays.get(LABELS) if LABELS not in fitted else None
     if labels is not None and (labels.ndim == 0 or labels.dtype.kind not in "fiub"):
-        raise DataError(f"{source}: '{LABELS}' must be an array of numbers, a row a sample")
+        raise DataError(f"{source}: '{LABELS}' must be an array of numbers, one row per sample")
     if labels is not None and len(labels) not in lengths:
         others = " or ".join(map(str, sorted(lengths)))
         raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs have {others}")

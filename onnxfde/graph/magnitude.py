@@ -1,0 +1,144 @@
+"""A(x): a network evaluated on absolute values, the scale of its rounding errors.
+
+Weights and inputs are replaced by their absolute values, and every operator by one that is at least
+as large as what it computes and as its steepest slope times A:
+
+    sums, products, pools, moves     the same operator        x − y    A_x + A_y
+    |f(x)| ≤ a·|x|, slope ≤ a        a·A
+    sigmoid      log(1 + e^A) ≥ ½ + A/2 ≥ σ(A) + A/4
+    softmax_i    log(1 + e^(A_i + L)), L = log Σ_j e^(A_j): at least 1, and at least the largest A_j
+
+Two executions of the same algebra differ by a few u·A(x), u the unit roundoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import attributes, op
+from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.tensors import FLOATS, copy_of, keyed_tensors, make_tensor, to_array
+
+AXES_ARE_INPUTS = 18
+"""The opset since which a reduction reads its axes as an input."""
+SOFTMAX_HAS_ONE_AXIS = 13
+"""The opset since which Softmax is over one axis; before, over all axes from one on."""
+SIGMOID_SLOPE, SIGMOID_SHIFT = 0.25, 0.5
+"""log(1 + e^A) covers a·x + b held in [0, 1] up to this slope and shift."""
+
+Nodes = list[NodeProto]
+Absolute = Callable[[Graph, NodeProto], Nodes | None]
+
+
+def made(kind: str, inputs: list[str], node: NodeProto, **options: Any) -> NodeProto:
+    """A node in the place of another one."""
+    return onnx.helper.make_node(kind, inputs, [node.output[0]], node.name, **options)
+
+
+def same(graph: Graph, node: NodeProto) -> Nodes:
+    """The same operator, with absolute values for its numbers."""
+    for attribute in node.attribute:
+        if attribute.HasField("f"):
+            attribute.f = abs(attribute.f)
+        attribute.floats[:] = [abs(value) for value in attribute.floats]
+    return [node]
+
+
+def difference(graph: Graph, node: NodeProto) -> Nodes:
+    """A sum in place of a difference."""
+    return [made("Add", list(node.input), node)]
+
+
+def power(graph: Graph, node: NodeProto) -> Nodes | None:
+    """A power of at least 1."""
+    exponent = graph.constant(node.input[1])
+    grows = exponent is not None and bool(np.all(exponent.array >= 1))
+    return same(graph, node) if grows else None
+
+
+def contraction(graph: Graph, node: NodeProto) -> Nodes:
+    """A function that enlarges neither a number nor a difference."""
+    return [made("Identity", [node.input[0]], node)]
+
+
+def steeper(graph: Graph, node: NodeProto) -> Nodes:
+    """A function that enlarges both by at most |alpha|, or not at all."""
+    factor = abs(attributes(node).get("alpha", 1.0))
+    if factor <= 1:
+        return contraction(graph, node)
+    return [made("Selu", [node.input[0]], node, alpha=1.0, gamma=factor)]
+
+
+def sigmoid(graph: Graph, node: NodeProto) -> Nodes | None:
+    """A step from 0 to 1, no steeper than the logistic function and no larger at 0."""
+    options = attributes(node)
+    slope, shift = options.get("alpha", 0.2), options.get("beta", 0.5)
+    if op(node) == "HardSigmoid" and not (
+        abs(slope) <= SIGMOID_SLOPE and abs(shift) <= SIGMOID_SHIFT
+    ):
+        return None
+    return [made("Softplus", [node.input[0]], node)]
+
+
+def softmax(graph: Graph, node: NodeProto) -> Nodes | None:
+    """Every element depends on all along the axis."""
+    value, rank = node.input[0], graph.rank(node.input[0])
+    if rank is None:
+        return None
+    one_axis = graph.opset >= SOFTMAX_HAS_ONE_AXIS
+    axis = attributes(node).get("axis", -1 if one_axis else 1) % rank
+    axes = [axis] if one_axis else list(range(axis, rank))
+    whole, total, places = (f"{node.output[0]}_{part}" for part in ("whole", "sum", "axes"))
+    if graph.opset >= AXES_ARE_INPUTS:
+        stored = make_tensor("", np.asarray(axes, dtype=np.int64))
+        listed = onnx.helper.make_node("Constant", [], [places], value=stored)
+        reduced = [listed, onnx.helper.make_node("ReduceLogSumExp", [value, places], [whole])]
+    else:
+        reduced = [onnx.helper.make_node("ReduceLogSumExp", [value], [whole], axes=axes)]
+    added = onnx.helper.make_node("Add", [value, whole], [total])
+    return [*reduced, added, made("Softplus", [total], node)]
+
+
+MAGNITUDES: dict[str, Absolute] = {
+    **dict.fromkeys(
+        (
+            "Add", "AveragePool", "Cast", "Concat", "Constant", "Conv", "Dropout", "Flatten",
+            "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Identity", "MatMul", "MaxPool", "Mul",
+            "Pad", "ReduceMean", "ReduceSum", "Reshape", "Shape", "Slice", "Split", "Squeeze",
+            "Sum", "Transpose", "Unsqueeze",
+        ),
+        same,
+    ),
+    "Sub": difference,
+    "Pow": power,
+    **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction),
+    **dict.fromkeys(("LeakyRelu", "Elu"), steeper),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid"), sigmoid),
+    "Softmax": softmax,
+}  # fmt: skip
+"""How each operator acts on absolute values."""
+
+
+def magnitude_model(graph: Graph) -> ModelProto | None:
+    """The model that computes A, or None where an operator has no such rule."""
+    model = copy_of(graph.model)
+    nodes: Nodes = []
+    for node in model.graph.node:
+        rule = MAGNITUDES.get(op(node))
+        found = rule(graph, node) if rule else None
+        if found is None:
+            return None
+        nodes += found
+    kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    model.graph.ClearField("value_info")
+    for _, tensor in keyed_tensors(model):
+        if tensor.data_type in FLOATS:
+            tensor.CopyFrom(make_tensor(tensor.name, np.abs(to_array(tensor, graph.folder))))
+    return model

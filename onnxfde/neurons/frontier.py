@@ -1,0 +1,40 @@
+"""The frontier of a layer: the fewest neurons against the error they cost.
+
+A frontier computes a point when it is asked for and remembers it, so that looking at a layer,
+optimizing it and keeping a limit can share one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from onnxfde.neurons.layer import Layer
+from onnxfde.numbers import Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A smaller layer, the blocks of neurons it stands for, and its error in the metric."""
+
+    layer: Layer
+    blocks: Blocks
+    """Numbers of original neurons; empty where neurons were chosen freely."""
+    error: float
+
+
+class Frontier(Protocol):
+    """All smaller versions of one layer that a method can make."""
+
+    @property
+    def neurons_lossless(self) -> int | None:
+        """How many neurons are equal up to rounding; None for a method that does not look."""
+
+    def within(self, eps: float) -> Reduced | None:
+        """The fewest neurons within ε, or None when that is all of them."""
+
+    def at_most(self, count: int) -> Reduced | None:
+        """The layer with at most this many neurons, or None when it has no more anyway."""
+
+    def smallest_eps(self) -> float | None:
+        """An ε at which some neuron can go; None where that is not known."""

@@ -1,0 +1,154 @@
+"""A layer to be made smaller, what is known of its inputs, and when a smaller layer will do.
+
+    within ε              ‖o′ − o‖ / ‖o − mean o‖ ≤ ε    in the metric
+    equal up to rounding  |o′(x) − o(x)| ≤ 8·u·A(x)      on sample inputs x
+
+u is the unit roundoff of the stored type and A is `Layer.magnitude`. To be equal up to rounding, a
+layer must also be no further away in the metric than twice what rounding its weights once more
+would move it. An ε below 16·u means 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from onnxfde.neurons.balance import balanced
+from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.held_out import Evidence
+from onnxfde.neurons.kernels import Metric, norm
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.lower_bound import lower_bounds
+from onnxfde.neurons.merge_order import canonical
+from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
+
+ROUNDING_DRAWS = 3
+"""How often the weights are rounded anew to see what that does: the worst of a few draws counts."""
+ROUNDING_SLACK = 2
+"""How much further than rounding moves a layer it may lie: two roundings, ours and the file's."""
+ESTIMATE_NOISE = 1e-6
+"""Errors estimated from Gram matrices are no better than this share of the output: they lose half
+of float64's digits, and a few more in sums over neurons."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What every search for fewer neurons needs to know."""
+
+    layer: Layer
+    metric: Metric
+    samples: FloatArray
+    """Inputs of the layer on which "equal up to rounding" is decided."""
+    dtype: np.dtype[Any]
+    """What the weights are stored as."""
+    evidence: Evidence | None = None
+    """Real inputs with the outputs that the original network has there."""
+    seed: int = 0
+    int8: bool = False
+    """Whether the hidden values will be rounded to 8 bits afterwards."""
+    name: str = "layer"
+    """What messages call it."""
+
+    @property
+    def roundoff(self) -> float:
+        """The unit roundoff of the stored type."""
+        return ROUNDOFF[self.dtype.name]
+
+    @property
+    def floor(self) -> float:
+        """The smallest ε that is more than rounding."""
+        return ROUNDING_STEPS * self.roundoff
+
+    @cached_property
+    def _canonical(self) -> tuple[Layer, Indices]:
+        live, order = canonical(self.layer.without_constants())
+        return live, np.flatnonzero(self.layer.alive)[order]
+
+    @property
+    def live(self) -> Layer:
+        """The layer without constant neurons, in canonical form."""
+        return self._canonical[0]
+
+    @property
+    def numbers(self) -> Indices:
+        """Which neuron of the layer each live neuron is."""
+        return self._canonical[1]
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """The live neurons, whitened."""
+        return self.metric.whiten(self.live.incoming)
+
+    @cached_property
+    def total(self) -> float:
+        """The norm of the layer's centred output."""
+        return norm(self.rows, self.live.outgoing)
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        return lower_bounds(self.rows, self.live.outgoing)
+
+    def lower_bound(self, count: int) -> float | None:
+        """The least error that `count` neurons can have; None where nothing is known of it."""
+        return float(self._bounds[count]) if count < len(self._bounds) else None
+
+    def fewest(self, eps: float) -> int:
+        """No layer with fewer neurons than this is within ε; 0 where nothing is known."""
+        return int(np.sum(self._bounds > eps))
+
+    @cached_property
+    def noise(self) -> float:
+        """The relative error that two roundings of every weight may make."""
+        rng = np.random.default_rng(0)
+
+        def rounded(a: FloatArray) -> FloatArray:
+            return a * (1 + self.roundoff * rng.uniform(-1, 1, a.shape))
+
+        live = self.live
+        drawn = [
+            Layer(rounded(live.incoming), rounded(live.outgoing), live.offset, live.activation)
+            for _ in range(ROUNDING_DRAWS)
+        ]
+        return ROUNDING_SLACK * max(self.metric.relative_error(live, other) for other in drawn)
+
+    @cached_property
+    def _reference(self) -> tuple[FloatArray, FloatArray]:
+        """The outputs on the samples, and how much rounding may change them."""
+        allowed = ROUNDING_STEPS / 2 * self.roundoff * self.layer.magnitude(self.samples)
+        return self.layer(self.samples), allowed
+
+    def worth_building(self, eps: float) -> float:
+        """An upper limit for the estimated error (not relative) of a candidate for ε."""
+        return (max(eps, self.noise) + ESTIMATE_NOISE) * self.total
+
+    def accepts(self, candidate: Reduced, eps: float) -> bool:
+        """Whether a layer is within ε or, below the floor, equal up to rounding."""
+        if eps >= self.floor:
+            return candidate.error <= eps
+        if not candidate.error <= self.noise:
+            return False
+        wanted, allowed = self._reference
+        with np.errstate(invalid="ignore", over="ignore"):
+            change = np.abs(candidate.layer(self.samples) - wanted)
+        return bool(np.all(change <= allowed))
+
+    def stored(self, layer: Layer, blocks: Blocks) -> Reduced:
+        """A layer as it reads back after being balanced and stored."""
+        return self.reduced(balanced(layer, self.layer, self.metric).stored_as(self.dtype), blocks)
+
+    def reduced(self, layer: Layer, blocks: Blocks) -> Reduced:
+        """A layer that is stored already, with its error."""
+        return Reduced(layer, blocks, self.metric.relative_error(self.live, layer))
+
+    def constant(self) -> Reduced | None:
+        """What becomes of a layer that ignores its input: one neuron of zeros."""
+        layer = self.layer
+        if layer.neurons == 1:
+            return None
+        nothing = np.zeros((1, layer.inputs + 1))
+        offset = layer.without_constants().offset
+        stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset, layer.activation)
+        return Reduced(stored.stored_as(self.dtype), (tuple(range(layer.neurons)),), 0.0)

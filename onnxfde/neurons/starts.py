@@ -1,0 +1,51 @@
+"""Where a free search starts: whitened rows for a wanted number of neurons.
+
+blocks        the rows of the merge tree's blocks
+strongest     twice as many blocks without those that matter least: ‖V_r‖² / [K⁻¹]_rr is
+exactly what the error rises by when neuron r goes and the others are refitted
+importance    original neurons drawn with odds ‖V_i‖ √K_ii
+random        rows drawn from a normal distribution
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.kernels import kernel_scale
+from onnxfde.neurons.objective import Objective
+from onnxfde.neurons.refit import ridged_gram
+from onnxfde.numbers import FloatArray
+
+FEW_STARTS = 2
+STARTS = ((500, 12), (4000, 6))
+"""Up to how many unknowns how many starts are tried: design figures for small layers say ten
+restarts, where a step takes a millisecond; FEW_STARTS above."""
+
+
+def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list[FloatArray]:
+    """Starts with `count` neurons, the merge tree's first."""
+    rows, tree = blocks.problem.rows, blocks.tree
+    twice, _ = tree.cut(min(2 * count, tree.neurons))
+    found = [tree.cut(count)[0], strongest(twice, count, objective)]
+    unknowns = count * rows.shape[1]
+    most = next((many for limit, many in STARTS if unknowns <= limit), FEW_STARTS)
+    rng = np.random.default_rng((blocks.problem.seed, count))
+    strength = np.linalg.norm(blocks.problem.live.outgoing, axis=0) * kernel_scale(rows)
+    odds = strength / strength.sum()
+    enough = int(np.count_nonzero(odds)) >= count
+    while len(found) < most:
+        if enough and len(found) % 2:
+            found.append(rows[rng.choice(len(rows), count, replace=False, p=odds)])
+        else:
+            found.append(rng.normal(size=(count, rows.shape[1])))
+    return found
+
+
+def strongest(rows: FloatArray, count: int, objective: Objective) -> FloatArray:
+    """The `count` neurons whose loss a refit could make up for least."""
+    fit = objective.fit(rows)
+    scale = kernel_scale(rows)
+    alone = np.sum(fit.outgoing**2, axis=0) * scale**2
+    saliency = alone / np.diag(np.linalg.inv(ridged_gram(rows, scale)))
+    return np.asarray(rows[np.sort(np.argsort(saliency, kind="stable")[-count:])])
