@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
 Blocks = tuple[tuple[int, ...], ...]
+"""The neurons of each block of a partition."""
 
 
 def cast(a: FloatArray, dtype: npt.DTypeLike) -> FloatArray:

@@ -21,10 +21,10 @@ import numpy.typing as npt
 from onnxfde.neurons.balance import balanced
 from onnxfde.neurons.kernels import Metric, kernel, kernel_scale, norm
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.merge_order import Indices, MergeTree, canonical, merge_tree
+from onnxfde.neurons.merge_order import MergeTree, canonical, merge_tree
 from onnxfde.neurons.pivoted_basis import PivotedBasis, pivoted_basis
 from onnxfde.neurons.refit import refit, ridged_gram, squared
-from onnxfde.numbers import Blocks, FloatArray
+from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.progress import Tell, silent
 
 ROUNDING_STEPS = 16

@@ -63,7 +63,7 @@ def test_closure_is_that_of_all_pairs(
     norm: Norm,
     erode: bool,
 ) -> None:
-    monkeypatch.setattr(closure, "TILE", tile)
+    monkeypatch.setattr(closure, "CLOSURE_TILE", tile)
     for seed in range(3):
         layer = planted(seed)
         found = partition(layer, eps, relation, norm, erode=erode)

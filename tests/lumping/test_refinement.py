@@ -197,13 +197,13 @@ def test_tied_diameters_are_cut_alike_by_both_engines() -> None:
 @pytest.mark.parametrize(
     ("drift", "message"),
     [
-        ({"z": [(1, {})]}, "'z' has a drift but is no variable"),
-        ({"x": [(1, {"w": 1})]}, "uses 'w', which is no variable"),
+        ({"z": [(1, {})]}, "'z' has a drift but is not a variable"),
+        ({"x": [(1, {"w": 1})]}, "uses 'w', which is not a variable"),
         ({"x": [(1, {"y": -1})]}, "has y to the power -1"),
         ({"x": [(1, {"y": 0.5})]}, "has y to the power 0.5"),
         ({"x": [(float("nan"), {"y": 1})]}, "a coefficient in the drift of 'x' is nan"),
-        ({"x": [("many", {"y": 1})]}, "'many' in the drift of 'x' is no number"),
-        ({"x": [(None, {"y": 1})]}, "'None' in the drift of 'x' is no number"),
+        ({"x": [("many", {"y": 1})]}, "'many' in the drift of 'x' is not a number"),
+        ({"x": [(None, {"y": 1})]}, "'None' in the drift of 'x' is not a number"),
         ({"x": [(1, {"y": float("nan")})]}, "has y to the power nan"),
         ({"x": [(1, {"y": float("inf")})]}, "has y to the power inf"),
         ({"x": [(1, {"y": "2"})]}, "has y to the power 2"),
@@ -220,7 +220,7 @@ def test_bad_systems_are_named(drift: Any, message: str) -> None:
     [
         ([["x"]], "misses the variable 'y'"),
         ([["x", "y"], ["y"]], "repeats the variable 'y'"),
-        ([["x", "y", "z"]], "names 'z', which is no variable"),
+        ([["x", "y", "z"]], "names 'z', which is not a variable"),
         (["xy"], "a block is a list of variables, not the name 'xy'"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfde.neurons import merge_order as merging
+from onnxfde.neurons import merge_order
 from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import canonical, merge_tree
@@ -42,8 +42,8 @@ def test_the_tree_is_the_same_without_the_table_of_all_pairs(
 ) -> None:
     rows, outgoing = rows_of(random_layer(90, 8))
     with_table = merge_tree(rows, outgoing)
-    monkeypatch.setattr(merging, "TABLE", 0)
-    monkeypatch.setattr(merging, "TILE", 7)
+    monkeypatch.setattr(merge_order, "MOST_TABLED", 0)
+    monkeypatch.setattr(merge_order, "TABLE_TILE", 7)
     without = merge_tree(rows, outgoing)
     for count in (60, 30, 10, 3):
         assert with_table.cut(count)[1] == without.cut(count)[1]
