@@ -64,7 +64,7 @@ def refine(
         if value not in get_args(kind):
             raise AlgebraError(f"'{value}' is not one of {', '.join(get_args(kind))}")
     if semantics == "erode" and norm == "max":
-        raise AlgebraError("ERODE sums: norm 'max' goes with semantics 'paper'")
+        raise AlgebraError("ERODE always sums: norm 'max' needs semantics 'paper'")
     start = initial_partition
     blocks = Partition.of(start.blocks if isinstance(start, Partition) else start, system.variables)
     while True:

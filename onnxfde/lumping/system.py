@@ -1,13 +1,13 @@
 """Polynomial ODE systems in monomial normal form, and their quotients.
 
-    x_k' = q_k(x) = Σ_α C[k, α] x^α        C: variables × monomials (sparse), one row of E per α
+    x_k' = q_k(x) = Σ_α C[k, α] x^α        C: variables × monomials (sparse), α: rows of exponents
 
 The quotient under a partition is the system of the block sums y_B = Σ_{k∈B} x_k: right-hand sides
 are summed over each block, and every member is replaced by y_B / |B|. It is exact if the partition
 is an FDE.
 
 `encode` is the paper's encoding of a layer: x' = 0, h_i' = (u_i·z)², o_k' = c_k + Σ_i V_ki h_i.
-Refine it from `layer_partition`.
+Its refinement starts from `layer_partition`.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Objective:
         overlap = sum_of(share * view.overlap for view, share in views)
         lengths = np.sum(rows**2, axis=1)
         ridge = self.ridge * sum(share for _, share in self._parts) * lengths
-        outgoing = solved(gram, overlap, ridge * lengths)
+        outgoing = best_outgoing(gram, overlap, ridge * lengths)
         losses = [(view.loss(outgoing), share) for view, share in views]
         costs = ridge * np.sum(outgoing**2, axis=0)
         value = sum(share * loss for (loss, _), share in losses) + float(costs @ lengths)
@@ -105,7 +105,7 @@ def sum_of(arrays: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(sum(arrays))
 
 
-def solved(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArray:
+def best_outgoing(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArray:
     """V′ with V′ (G + diag ridge) = overlap, solved for neurons of norm 1."""
     ridged = gram + np.diag(ridge)
     scale = np.sqrt(np.diag(ridged))
@@ -115,7 +115,7 @@ def solved(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArr
     return np.asarray(np.linalg.solve(normalised, (overlap / scale).T).T / scale)
 
 
-def pulled(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+def kernel_gradient(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     """Σ_r weight_rs ∂K(a_r, b_s)/∂b_s."""
     pull = (weight * (a @ b.T)).T @ a
     pull[:, -1] -= (weight.T @ a[:, -1] ** 2) * b[:, -1]
@@ -209,8 +209,8 @@ class NeuronsView:
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
         """From Gram matrices: a residual below 1e-8 ‖F‖ is rounding."""
         explained = np.sum((2 * self.overlap - outgoing @ self.gram) * outgoing)
-        slope = pulled(outgoing.T @ outgoing, self.rows, self.rows)
-        slope -= pulled(self.target.outgoing.T @ outgoing, self.target.rows, self.rows)
+        slope = kernel_gradient(outgoing.T @ outgoing, self.rows, self.rows)
+        slope -= kernel_gradient(self.target.outgoing.T @ outgoing, self.target.rows, self.rows)
         return max(self.target.total**2 - float(explained), 0.0), slope
 
     def curvature(self) -> FeatureProducts:
