@@ -1,12 +1,16 @@
 """Which neurons are linked by chains of neighbours within ε, without looking at every pair.
 
-*Forward* and the backward max norm: a neuron's neighbours must be close in every coordinate (of V;
-of u²), so candidates are cut down coordinate by coordinate, the most spread first, starting from a
-window in sorted order. The search never looks again at what it has reached.
+*Forward* and the backward max norm: neighbours must be close in every coordinate (of V; of u²), so
+candidates are ruled out coordinate by coordinate, the most spread one first, starting from a
+window in sorted order. Neurons that have been reached are never looked at again.
 
-*Backward sum*: D(a, b) ≥ |‖a‖₁² − (sign(a)·b)²|. One matrix product in float32, with its rounding
-error added to the safe side, rules out almost every pair; for the others  ½‖a+b‖₁‖a−b‖₁ ≤ D ≤
-‖a+b‖₁‖a−b‖₁,  and the exact D where that does not decide. Connected pairs are skipped.
+*Backward sum*: the L1 distance D of squares satisfies D(a, b) ≥ |‖a‖₁² − (sign(a)·b)²|. One matrix
+product in float32, with its rounding error added on the safe side, rules out almost every pair. The
+others are decided by
+
+    ½ ‖a+b‖₁ ‖a−b‖₁ ≤ D(a, b) ≤ ‖a+b‖₁ ‖a−b‖₁
+
+or, where these bounds lie on both sides of ε, by D itself. Pairs already connected are skipped.
 """
 
 from __future__ import annotations
@@ -18,42 +22,47 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxfde.lumping.distance import square_gaps_sum
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import FloatArray, Indices
 from onnxfde.progress import Progress
 
-Indices = npt.NDArray[np.intp]
-Exact = Callable[[int, Indices], FloatArray]
+ExactDistances = Callable[[int, Indices], FloatArray]
+"""The distances from one neuron to others."""
 
-TILE = 512
-SINGLE = float(np.finfo(np.float32).eps)
+CLOSURE_TILE = 512
+"""Rows of the float32 product made at once: 32 MiB for 16,384 neurons. Chosen; not tuned."""
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
+LENGTH_MARGIN = 1e-12
+"""How far beyond the bound lengths are searched, relative to it: far above float64 rounding."""
+BOUND_MARGIN = 1e-9
+"""How far the lower bound on D must exceed the limit to decide: far above float64 rounding."""
 
 
 @dataclass
 class Effort:
-    """How much work a partition takes: pairs not decided by bounds, and how far it is."""
+    """How much work a partition takes: pairs that bounds did not decide, and the progress made."""
 
     evaluated: int = 0
     progress: Progress = field(default_factory=Progress)
 
     def reached(self, done: int, size: int) -> None:
-        """Tell how many of all pairs are decided when `done` neurons have met all others."""
+        """Tell how many pairs are decided once `done` neurons are compared with all others."""
         self.progress.at(done * (2 * size - done - 1) // 2, size * (size - 1) // 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Nearness:
-    """What "within ε" means: ε, and what a distance may exceed it by for each neuron."""
+    """What "within ε" means: ε, and by how much each neuron's distances may exceed it."""
 
     eps: float
     slack: FloatArray
 
     def limits(self, i: int, others: Indices) -> FloatArray:
-        """The largest distance from i at which others are near."""
+        """The largest distance from neuron i at which each of the others is near."""
         return np.asarray(self.eps + np.maximum(self.slack[i], self.slack[others]))
 
     @property
     def most(self) -> float:
-        """No pair that is further apart is near."""
+        """The largest distance at which any pair is near."""
         return float(self.eps + self.slack.max(initial=0.0))
 
     def reordered(self, order: Indices, scale: float = 1.0) -> Nearness:
@@ -62,11 +71,15 @@ class Nearness:
 
 
 def neighbours_closure(
-    coordinates: FloatArray, near: Nearness, total: bool, exact: Exact | None, effort: Effort
+    coordinates: FloatArray,
+    near: Nearness,
+    total: bool,
+    exact: ExactDistances | None,
+    effort: Effort,
 ) -> Indices:
-    """Labels of the closure of "close in every coordinate" (or, with `total`, in their sum).
+    """Labels of the closure of "close in every coordinate" (with `total`: in their sum).
 
-    `exact(i, others)` decides among those whose coordinates are close, if that is not all there is.
+    If `exact` is given, its distances decide among the neurons whose coordinates are close.
     """
     size = len(coordinates)
     spread = np.argsort(-np.ptp(coordinates, axis=0), kind="stable")
@@ -99,7 +112,7 @@ def neighbours_closure(
 def close_to(
     table: FloatArray, i: int, near: Nearness, total: bool, reached: npt.NDArray[np.bool_]
 ) -> Indices:
-    """Unreached columns of `table` whose coordinates are all (or in sum) within reach of i's."""
+    """Unreached columns of `table` near column i in every coordinate (with `total`: in sum)."""
     low = int(np.searchsorted(table[0], table[0, i] - near.most, side="left"))
     high = int(np.searchsorted(table[0], table[0, i] + near.most, side="right"))
     found = low + np.flatnonzero(~reached[low:high])
@@ -115,19 +128,19 @@ def close_to(
 
 
 def square_closure(rows: FloatArray, near: Nearness, effort: Effort) -> Indices:
-    """Labels of the closure of D(a, b) ≤ ε, the L1 distance of squares."""
+    """Labels of the closure of D(a, b) ≤ ε, with D the L1 distance of squares."""
     size = len(rows)
     unit = np.ldexp(1.0, int(np.frexp(np.abs(rows).max(initial=0.0))[1]))
     length = np.abs(rows / unit).sum(axis=1)
     order = np.argsort(length, kind="stable")
     rows, length, near = rows[order] / unit, length[order], near.reordered(order, unit**2)
     single, signs = rows.astype(np.float32), np.sign(rows).astype(np.float32)
-    slack = 2 * SINGLE * (rows.shape[1] + 2) * length
+    slack = 2 * FLOAT32_EPS * (rows.shape[1] + 2) * length
     forest = Forest(size)
-    for start in range(0, size, TILE):
-        tile = np.arange(start, min(start + TILE, size))
+    for start in range(0, size, CLOSURE_TILE):
+        tile = np.arange(start, min(start + CLOSURE_TILE, size))
         most = np.sqrt(length[tile[-1]] ** 2 + near.most)
-        stop = int(np.searchsorted(length, most * (1 + 1e-12), side="right"))
+        stop = int(np.searchsorted(length, most * (1 + LENGTH_MARGIN), side="right"))
         others = np.arange(start, stop)
         if not forest.all_joined(others):
             product = np.abs(signs[tile] @ single[others].T)
@@ -146,14 +159,14 @@ def square_closure(rows: FloatArray, near: Nearness, effort: Effort) -> Indices:
 def join_close(
     rows: FloatArray, i: int, others: Indices, near: Nearness, forest: Forest, effort: Effort
 ) -> None:
-    """Join i with all of `others` that are near, by bounds where they decide."""
+    """Join neuron i with all of `others` that are near, by bounds where these decide."""
     others = others[forest.find_all(others) != forest.find(i)]
     if not len(others):
         return
     limit = near.limits(i, others)
     both = np.abs(rows[others] + rows[i]).sum(axis=1) * np.abs(rows[others] - rows[i]).sum(axis=1)
     close = both <= limit
-    unsure = np.flatnonzero(~close & (both / 2 <= limit * (1 + 1e-9)))
+    unsure = np.flatnonzero(~close & (both / 2 <= limit * (1 + BOUND_MARGIN)))
     if len(unsure):
         close[unsure] = square_gaps_sum(rows[i], rows[others[unsure]]) <= limit[unsure]
         effort.evaluated += len(unsure)
@@ -162,21 +175,21 @@ def join_close(
 
 
 class Forest:
-    """Union-find over numbers."""
+    """Connected components of the numbers 0 to `size` − 1 (union-find)."""
 
     def __init__(self, size: int) -> None:
-        """Everyone is alone."""
+        """Start with each number alone."""
         self.parent = np.arange(size)
 
     def find(self, i: int) -> int:
-        """The root of i, with the path to it shortened."""
+        """The root of i; shortens the path to it."""
         while self.parent[i] != i:
             self.parent[i] = self.parent[self.parent[i]]
             i = int(self.parent[i])
         return i
 
     def find_all(self, some: Indices) -> Indices:
-        """The roots of many."""
+        """The roots of some numbers."""
         roots = self.parent[some]
         while True:
             above = self.parent[roots]
@@ -186,14 +199,14 @@ class Forest:
             roots = above
 
     def join(self, i: int, j: int) -> None:
-        """Connect two; the smaller root stays."""
+        """Connect i and j; the smaller root stays."""
         a, b = sorted((self.find(i), self.find(j)))
         self.parent[b] = a
 
     def all_joined(self, some: Indices) -> bool:
-        """Whether all are connected."""
+        """Whether these numbers are all connected."""
         return len(some) == 0 or bool(np.all(self.find_all(some) == self.find(int(some[0]))))
 
     def roots(self) -> Indices:
-        """The root of everyone."""
+        """The root of each number."""
         return self.find_all(np.arange(len(self.parent)))

@@ -5,9 +5,9 @@
     backward sum   Σ_jk |a_j a_k − b_j b_k|                         (incoming polynomials, L1)
     backward max   max(max_j |a_j² − b_j²|, 2 max_{j<k} |a_j a_k − b_j b_k|)
 
-With s = (a+b)/2 and t = (a−b)/2, a_j a_k − b_j b_k = 2 (s_j t_k + t_j s_k): nothing is expanded and
-nothing cancels. With r = t/s the L1 sum is 2 Σ_jk |s_j||s_k||r_j + r_k|, which sorting r and prefix
-sums reduce to O(d log d).
+With s = (a+b)/2 and t = (a−b)/2, a_j a_k − b_j b_k = 2 (s_j t_k + t_j s_k): no polynomial is
+expanded and nothing cancels. With r = t/s the L1 sum is 2 Σ_jk |s_j||s_k||r_j + r_k|, which takes
+O(d log d) operations: r is sorted, and the sums are differences of prefix sums.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 from onnxfde.options import Norm, Relation
 
-TIE = 1e-12
+TIE_TOLERANCE = 1e-12
+"""How far a distance may exceed ε and still count as equal, relative to the largest coefficient or
+1: well above float64 rounding, since exact ties in decimals are not ties in binary."""
 
 
 def condensed(
@@ -28,35 +30,37 @@ def condensed(
 ) -> FloatArray:
     """Distances of all pairs i < j, row after row."""
     if relation == "forward":
-        return pairs(layer.outgoing.T, erode_gaps if erode else outgoing_gaps)
-    return pairs(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
+        return pair_distances(layer.outgoing.T, erode_gaps if erode else outgoing_gaps)
+    return pair_distances(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
 
 
 def largest_coefficients(layer: Layer, relation: Relation) -> FloatArray:
-    """The largest coefficient of each neuron that enters a distance: the scale of its rounding."""
+    """The largest coefficient in the distances of each neuron: their rounding is relative to it."""
     if relation == "forward":
         return np.asarray(np.abs(layer.outgoing).max(axis=0, initial=0.0))
     first, second = np.sort(np.abs(layer.incoming), axis=1)[:, :-3:-1].T
     return np.asarray(np.maximum(first**2, 2 * first * second))
 
 
-def ties(layer: Layer, relation: Relation) -> FloatArray:
-    """What a distance may exceed ε by, for each neuron; of a pair the larger counts."""
-    return TIE * np.maximum(1.0, largest_coefficients(layer, relation))
+def tie_tolerances(layer: Layer, relation: Relation) -> FloatArray:
+    """By how much the distances of each neuron may exceed ε; of a pair the larger value counts."""
+    return TIE_TOLERANCE * np.maximum(1.0, largest_coefficients(layer, relation))
 
 
-def decided(
+def tolerant_distances(
     layer: Layer, relation: Relation, norm: Norm = "sum", erode: bool = False
 ) -> FloatArray:
-    """Condensed distances less what they may exceed ε by."""
-    slack = ties(layer, relation)
+    """Condensed distances minus what they may exceed ε by."""
+    slack = tie_tolerances(layer, relation)
     first, second = np.triu_indices(layer.neurons, 1)
     gaps = condensed(layer, relation, norm, erode)
     return np.maximum(gaps - np.maximum(slack[first], slack[second]), 0.0)
 
 
-def pairs(rows: FloatArray, gaps: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
-    """Distances of each row to all later rows."""
+def pair_distances(
+    rows: FloatArray, gaps: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Distances from each row to all later rows."""
     found = [gaps(rows[i], rows[i + 1 :]) for i in range(len(rows) - 1)]
     return np.concatenate(found) if found else np.zeros(0)
 
@@ -67,7 +71,7 @@ def outgoing_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def erode_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
-    """What ERODE makes of the differences of outgoing weights."""
+    """ERODE's distance of outgoing weights."""
     return np.asarray(3 * np.abs(others - a).sum(axis=1))
 
 
@@ -90,8 +94,8 @@ def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:
 def square_gaps_max(a: FloatArray, others: FloatArray) -> FloatArray:
     """Largest difference of the coefficients of (a·z)² and of each other row's square.
 
-    Coefficients that hold z_j differ by at most 4(|s_j| max|t| + |t_j| max|s|): the j are visited
-    from the largest of these bounds on, until none can beat what was found.
+    Coefficients of monomials with z_j differ by at most 4(|s_j| max|t| + |t_j| max|s|). The j are
+    visited from the largest of these bounds down, until no bound exceeds the largest difference.
     """
     s, t = (a + others) / 2, (a - others) / 2
     largest_s, largest_t = (np.abs(x).max(axis=1, keepdims=True) for x in (s, t))

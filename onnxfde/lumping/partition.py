@@ -1,11 +1,11 @@
 """Partitions of a layer's neurons under a pairwise threshold (the paper's Definition 1).
 
-`closure` joins i and j when a chain of neurons, each within ε of the next, leads from one to the
-other. `diameter` keeps every pair of a block within ε (complete linkage cut at ε). Inputs and
-outputs stay singletons, so one refinement of the hidden layer is already stable.
+`closure` puts i and j into one block if a chain of neurons, each within ε of the next, leads from
+one to the other. `diameter` keeps every pair of a block within ε (complete linkage cut at ε).
+Inputs and outputs stay singletons, so refining the hidden layer once is enough.
 
-A distance decides as  distance ≤ ε + 1e-12·max(1, largest coefficient involved),  because exact
-ties in decimals are not ties in binary.
+Two neurons are within ε if  distance ≤ ε + 1e-12·max(1, largest coefficient involved),  because
+exact ties in decimals are not ties in binary.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.lumping.closure import Effort, Nearness, neighbours_closure, square_closure
-from onnxfde.lumping.distance import decided, square_gaps_max, ties
+from onnxfde.lumping.distance import square_gaps_max, tie_tolerances, tolerant_distances
 from onnxfde.neurons.layer import Layer
-from onnxfde.numbers import Blocks, FloatArray
+from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.options import Linkage, Norm, Relation
+
+TIED_BITS = 33
+"""Distances that agree to this many bits (1e-10) count as tied in complete linkage. Chosen well
+above float64 rounding and below any difference that matters; not tuned."""
 
 
 def partition(
@@ -32,11 +35,11 @@ def partition(
     erode: bool = False,
     effort: Effort | None = None,
 ) -> Blocks:
-    """Blocks of neurons within ε, by their first member."""
+    """Blocks of neurons within ε, ordered by their first members."""
     if layer.neurons < 2:
         return tuple((i,) for i in range(layer.neurons))
     effort = effort or Effort()
-    slack = ties(layer, relation)
+    slack = tie_tolerances(layer, relation)
     if relation == "forward":
         near = Nearness(eps / 3, slack / 3) if erode else Nearness(eps, slack)
         labels = neighbours_closure(layer.outgoing.T, near, erode, None, effort)
@@ -51,7 +54,7 @@ def partition(
         )
     else:
         labels = square_closure(layer.incoming, Nearness(eps, slack), effort)
-    components = grouped(labels)
+    components = blocks_by_label(labels)
     if linkage == "closure":
         return components
     parts: list[tuple[int, ...]] = []
@@ -61,7 +64,7 @@ def partition(
     return tuple(sorted(parts))
 
 
-def grouped(labels: npt.NDArray[np.intp]) -> Blocks:
+def blocks_by_label(labels: Indices) -> Blocks:
     """Positions with equal labels."""
     order = np.argsort(labels, kind="stable")
     cuts = np.flatnonzero(np.diff(labels[order])) + 1
@@ -74,11 +77,11 @@ def within_diameter(
     """The parts of a component of a layer in which every pair is within ε."""
     members = list(block)
     part = Layer(layer.incoming[members], layer.outgoing[:, members], layer.offset)
-    found = diameter_parts(decided(part, relation, norm, erode), len(block), eps)
+    found = diameter_parts(tolerant_distances(part, relation, norm, erode), len(block), eps)
     return tuple(tuple(members[i] for i in piece) for piece in found)
 
 
-def split(distances: FloatArray, size: int, eps: float, linkage: Linkage) -> Blocks:
+def split_block(distances: FloatArray, size: int, eps: float, linkage: Linkage) -> Blocks:
     """The parts of a block of `size` members at threshold ε, from condensed distances."""
     components = Dendrogram.from_distances(distances, size, "closure").cut(eps)
     if linkage == "closure":
@@ -96,11 +99,11 @@ def split(distances: FloatArray, size: int, eps: float, linkage: Linkage) -> Blo
 
 
 def diameter_parts(distances: FloatArray, size: int, eps: float) -> Blocks:
-    """Complete linkage cut at ε; distances that differ by rounding only count as tied."""
+    """Complete linkage cut at ε; distances that differ only by rounding count as tied."""
     if size <= 2:
         return (tuple(range(size)),)
     mantissa, exponent = np.frexp(distances)
-    coarse = np.ldexp(np.round(np.ldexp(mantissa, 33)), exponent - 33)
+    coarse = np.ldexp(np.round(np.ldexp(mantissa, TIED_BITS)), exponent - TIED_BITS)
     beyond = np.nextafter(eps, np.inf)
     coarse = np.where(distances <= eps, np.minimum(coarse, eps), np.maximum(coarse, beyond))
     return Dendrogram.from_distances(coarse, size, "diameter").cut(eps)
@@ -111,18 +114,20 @@ class Dendrogram:
     """All partitions of a (small) layer at once: the threshold at which blocks join."""
 
     links: FloatArray
-    order: npt.NDArray[np.intp]
+    order: Indices
 
     @classmethod
     def of(
         cls, layer: Layer, relation: Relation, norm: Norm, linkage: Linkage, *, erode: bool = False
     ) -> Dendrogram:
         """Join the neurons of a layer."""
-        return cls.from_distances(decided(layer, relation, norm, erode), layer.neurons, linkage)
+        return cls.from_distances(
+            tolerant_distances(layer, relation, norm, erode), layer.neurons, linkage
+        )
 
     @classmethod
     def from_distances(cls, distances: FloatArray, size: int, linkage: Linkage) -> Dendrogram:
-        """Join members with these condensed distances, in an order of the distances' own."""
+        """Join members with these condensed distances; ties depend on the distances alone."""
         if size < 2:
             return cls(np.zeros((0, 4)), np.arange(size))
         from scipy.cluster.hierarchy import linkage as link
@@ -147,7 +152,7 @@ class Dendrogram:
         return float(self.links[0, 2]) if len(self.links) else None
 
     def joined(self, merges: int) -> Blocks:
-        """The partition after the first `merges` joins, blocks by their first member."""
+        """The partition after the first `merges` joins, ordered by the blocks' first members."""
         size = len(self.order)
         members: dict[int, list[int]] = {i: [int(self.order[i])] for i in range(size)}
         for step, (a, b, _, _) in enumerate(self.links[:merges]):

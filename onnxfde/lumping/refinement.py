@@ -4,16 +4,16 @@ With f_H = Σ_{k∈H} q_k for a block H, and i, j in one block,
 
     φ^H_ij = f_H − f_H[x_i := s(x_i+x_j), x_j := (1−s)(x_i+x_j)].
 
-Terms of f_H are grouped by what they hold beside x_i, x_j and by their degree t in those two: of
-the coefficients c_p of x_i^p x_j^(t−p), φ keeps c_k − C(t,k) S(s) for x_i^k x_j^(t−k), where
-S(s) = Σ_p c_p s^p (1−s)^(t−p) = Σ_r S_r s^r. Hence, for each group,
+Terms of f_H are grouped by their other variables and by their degree t in x_i and x_j. If a group
+has the coefficients c_p of x_i^p x_j^(t−p), φ has c_k − C(t,k) S(s) for x_i^k x_j^(t−k), where
+S(s) = Σ_p c_p s^p (1−s)^(t−p) = Σ_r S_r s^r. Hence each group contributes
 
     erode, forward   Σ_k |c_k − C(t,k) S_0| + 2^t Σ_{r≥1} |S_r|      summed over all H
     paper, forward   Σ_k |c_k − C(t,k) S(1)|                          the largest H counts
 
-each in the direction (i, j or j, i) in which it is larger. Backward: variables are replaced by
-their blocks, and the coefficients of q_i and q_j are compared, by the sum or (paper) the largest
-gap.
+and the larger of the two directions, (i, j) and (j, i), counts. Backward: variables are replaced by
+their blocks, and the coefficients of q_i and q_j are compared by the sum or (paper only) the
+largest of their differences.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxfde.errors import AlgebraError
-from onnxfde.lumping.distance import TIE
-from onnxfde.lumping.partition import split
+from onnxfde.lumping.distance import TIE_TOLERANCE
+from onnxfde.lumping.partition import split_block
 from onnxfde.lumping.system import IntArray, Partition, PolynomialSystem, membership
 from onnxfde.numbers import FloatArray
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 
-RECORDS = 2_000_000
+CHUNK_ENTRIES = 2_000_000
+"""Pairs × monomials × blocks compared at once: 16 MB of float64. Chosen; not tuned."""
 
 
 def refine(
@@ -63,7 +64,7 @@ def refine(
         if value not in get_args(kind):
             raise AlgebraError(f"'{value}' is not one of {', '.join(get_args(kind))}")
     if semantics == "erode" and norm == "max":
-        raise AlgebraError("ERODE sums: norm 'max' goes with semantics 'paper'")
+        raise AlgebraError("ERODE always sums: norm 'max' needs semantics 'paper'")
     start = initial_partition
     blocks = Partition.of(start.blocks if isinstance(start, Partition) else start, system.variables)
     while True:
@@ -95,8 +96,8 @@ def refined_once(
             gaps, largest = forward_gaps(system, member, indices, semantics)
         else:
             gaps, largest = backward_gaps(system, member, indices, norm)
-        decided = np.maximum(gaps - TIE * np.maximum(1.0, largest), 0.0)
-        found = split(decided, len(block), eps, linkage)
+        tolerant = np.maximum(gaps - TIE_TOLERANCE * np.maximum(1.0, largest), 0.0)
+        found = split_block(tolerant, len(block), eps, linkage)
         parts.extend(tuple(block[i] for i in part) for part in found)
     return Partition.of(parts, system.variables)
 
@@ -104,7 +105,7 @@ def refined_once(
 def backward_gaps(
     system: PolynomialSystem, member: IntArray, indices: IntArray, norm: Norm
 ) -> tuple[FloatArray, FloatArray]:
-    """Distances of right-hand sides with every variable replaced by its block."""
+    """Distances of right-hand sides with variables replaced by blocks, and largest coefficients."""
     indicator = np.eye(member.max() + 1, dtype=np.int64)[member]
     _, column = np.unique(system.exponents @ indicator, axis=0, return_inverse=True)
     rows = system.coefficients[indices].toarray()
@@ -120,13 +121,13 @@ def backward_gaps(
 def forward_gaps(
     system: PolynomialSystem, member: IntArray, indices: IntArray, semantics: Threshold
 ) -> tuple[FloatArray, FloatArray]:
-    """Distances of what pairs of variables contribute to the block drifts."""
+    """Distances of what pairs contribute to the block drifts, and largest coefficients."""
     drift = np.zeros((member.max() + 1, len(system.exponents)))
     np.add.at(drift, member, system.coefficients.toarray())
     pairs = np.array(list(combinations(indices, 2)))
     touched = (system.exponents[:, indices] > 0).any(axis=1)
     exponents, drift = system.exponents[touched], drift[:, touched]
-    chunk = max(1, RECORDS // max(1, exponents.shape[0] * len(drift)))
+    chunk = max(1, CHUNK_ENTRIES // max(1, exponents.shape[0] * len(drift)))
     found = [
         pair_gaps(exponents, drift, pairs[start : start + chunk], semantics)
         for start in range(0, len(pairs), chunk)
@@ -137,7 +138,7 @@ def forward_gaps(
 def pair_gaps(
     exponents: IntArray, drift: FloatArray, pairs: IntArray, semantics: Threshold
 ) -> tuple[FloatArray, FloatArray]:
-    """Both directions at once: [pair, block] sums over the groups of monomials of each pair."""
+    """The same for some pairs: sums [pair, block] over groups of monomials, in both directions."""
     first, second = exponents[:, pairs[:, 0]].T, exponents[:, pairs[:, 1]].T
     pair, monomial = np.nonzero(first + second)
     p, q = first[pair, monomial], second[pair, monomial]

@@ -1,12 +1,13 @@
 """Polynomial ODE systems in monomial normal form, and their quotients.
 
-    x_k' = q_k(x) = Σ_α C[k, α] x^α        C: variables × monomials (sparse), one row of E per α
+    x_k' = q_k(x) = Σ_α C[k, α] x^α        C: variables × monomials (sparse), α: rows of exponents
 
-The quotient under a partition follows the block sums y_B = Σ_{k∈B} x_k: right-hand sides are summed
-over each block, and every member is replaced by y_B / |B|. It is exact if the partition is an FDE.
+The quotient under a partition is the system of the block sums y_B = Σ_{k∈B} x_k: right-hand sides
+are summed over each block, and every member is replaced by y_B / |B|. It is exact if the partition
+is an FDE.
 
 `encode` is the paper's encoding of a layer: x' = 0, h_i' = (u_i·z)², o_k' = c_k + Σ_i V_ki h_i.
-Refine it from `layer_partition`.
+Its refinement starts from `layer_partition`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class Partition:
     def of(cls, blocks: Iterable[Iterable[str]], variables: Sequence[str]) -> Partition:
         """Check that every variable is in one block, and put the blocks in order."""
         position = {name: i for i, name in enumerate(variables)}
-        members = [list(block) for block in blocks if not_a_name(block)]
+        members = [names_in(block) for block in blocks]
         for name in (name for block in members for name in block):
             if name not in position:
-                raise AlgebraError(f"the partition names '{name}', which is no variable")
+                raise AlgebraError(f"the partition names '{name}', which is not a variable")
         seen = Counter(name for block in members for name in block)
         for name in variables:
             if seen[name] != 1:
@@ -53,11 +54,11 @@ class Partition:
         return cls(tuple(sorted(inside, key=lambda block: position[block[0]])))
 
 
-def not_a_name(block: Iterable[str]) -> bool:
-    """Refuse a block that is one name, and would be read letter by letter."""
+def names_in(block: Iterable[str]) -> list[str]:
+    """The variables of a block; a string is refused, because its letters would be taken."""
     if isinstance(block, str):
         raise AlgebraError(f"a block is a list of variables, not the name '{block}'")
-    return True
+    return list(block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +87,15 @@ class PolynomialSystem:
         exponents: list[IntArray] = []
         for variable, terms in drift.items():
             if variable not in index:
-                raise AlgebraError(f"'{variable}' has a drift but is no variable")
+                raise AlgebraError(f"'{variable}' has a drift but is not a variable")
             for coefficient, powers in terms:
                 rows.append(index[variable])
-                values.append(number(coefficient, variable))
+                values.append(finite_coefficient(coefficient, variable))
                 exponents.append(exponent_row(powers, index, variable))
         table = np.array(exponents, dtype=np.int64).reshape(len(rows), len(variables))
-        return collected(tuple(variables), np.array(rows, dtype=np.int64), np.array(values), table)
+        return collected_terms(
+            tuple(variables), np.array(rows, dtype=np.int64), np.array(values), table
+        )
 
     def terms(self) -> dict[str, list[tuple[float, dict[str, int]]]]:
         """The system in the form `from_terms` reads."""
@@ -107,12 +110,14 @@ class PolynomialSystem:
         return found
 
 
-def number(coefficient: float | str, variable: str) -> float:
-    """A finite coefficient."""
+def finite_coefficient(coefficient: float | str, variable: str) -> float:
+    """A coefficient as a finite number."""
     try:
         value = float(coefficient)
     except (TypeError, ValueError):
-        raise AlgebraError(f"'{coefficient}' in the drift of '{variable}' is no number") from None
+        raise AlgebraError(
+            f"'{coefficient}' in the drift of '{variable}' is not a number"
+        ) from None
     if not np.isfinite(value):
         raise AlgebraError(f"a coefficient in the drift of '{variable}' is {value}")
     return value
@@ -123,14 +128,14 @@ def exponent_row(powers: Mapping[str, int], index: Mapping[str, int], variable: 
     row = np.zeros(len(index), dtype=np.int64)
     for name, power in powers.items():
         if name not in index:
-            raise AlgebraError(f"the drift of '{variable}' uses '{name}', which is no variable")
+            raise AlgebraError(f"the drift of '{variable}' uses '{name}', which is not a variable")
         if not isinstance(power, int | float | np.integer) or not power >= 0 or power % 1:
             raise AlgebraError(f"the drift of '{variable}' has {name} to the power {power}")
         row[index[name]] = int(power)
     return row
 
 
-def collected(
+def collected_terms(
     variables: tuple[str, ...], rows: IntArray, values: FloatArray, exponents: IntArray
 ) -> PolynomialSystem:
     """Add up equal monomials and drop those that cancel."""
@@ -156,11 +161,11 @@ def quotient(system: PolynomialSystem, partition: Partition) -> PolynomialSystem
     share = np.prod(sizes[None, :] ** -exponents.astype(float), axis=1)
     names = block_names(partition)
     values = matrix.data * share[matrix.col]
-    return collected(names, member[matrix.row], values, exponents[matrix.col])
+    return collected_terms(names, member[matrix.row], values, exponents[matrix.col])
 
 
 def block_names(partition: Partition) -> tuple[str, ...]:
-    """Names for block sums, none of them twice."""
+    """Names for block sums, all different."""
     names: list[str] = []
     for block in sorted(partition.blocks, key=len):
         name = "+".join(block)
@@ -172,20 +177,20 @@ def block_names(partition: Partition) -> tuple[str, ...]:
 
 
 def membership(variables: Sequence[str], partition: Partition) -> IntArray:
-    """The number of each variable's block."""
+    """The index of each variable's block."""
     home = {name: i for i, block in enumerate(partition.blocks) for name in block}
     return np.array([home[name] for name in variables], dtype=np.int64)
 
 
 def layer_variables(layer: Layer) -> tuple[list[str], list[str], list[str]]:
-    """What the inputs, neurons and outputs of a layer are called."""
+    """The names of the inputs, neurons and outputs of a layer."""
     counts = (("x", layer.inputs), ("h", layer.neurons), ("o", layer.outputs))
     inputs, hidden, outputs = ([f"{n}{i + 1}" for i in range(count)] for n, count in counts)
     return inputs, hidden, outputs
 
 
 def layer_partition(layer: Layer) -> Partition:
-    """Where the refinement of a layer starts: inputs and outputs alone, all neurons together."""
+    """The initial partition of a layer: each input and output alone, all neurons in one block."""
     inputs, hidden, outputs = layer_variables(layer)
     blocks = ([name] for name in (*inputs, *outputs))
     return Partition.of([*blocks, hidden], [*inputs, *hidden, *outputs])
@@ -197,15 +202,15 @@ def encode(layer: Layer) -> PolynomialSystem:
     drift: dict[str, list[Term]] = {}
     for name, row in zip(hidden, layer.incoming, strict=True):
         factors = list(zip([*inputs, ""], row, strict=True))
-        drift[name] = [(float(a * b), powers_of(p, q)) for p, a in factors for q, b in factors]
+        drift[name] = [(float(a * b), monomial_of(p, q)) for p, a in factors for q, b in factors]
     for name, column, offset in zip(outputs, layer.outgoing, layer.offset, strict=True):
         linear: list[Term] = [(float(v), {h: 1}) for h, v in zip(hidden, column, strict=True)]
         drift[name] = [*linear, (float(offset), {})]
     return PolynomialSystem.from_terms([*inputs, *hidden, *outputs], drift)
 
 
-def powers_of(first: str, second: str) -> dict[str, int]:
-    """The monomial of two factors; "" stands for 1."""
+def monomial_of(first: str, second: str) -> dict[str, int]:
+    """The product of two variables; "" stands for 1."""
     powers: dict[str, int] = {}
     for name in filter(None, (first, second)):
         powers[name] = powers.get(name, 0) + 1

@@ -1,11 +1,11 @@
 """Moving neurons downhill on an `Objective` f(U′), whose V′ is always the best one.
 
     Levenberg–Marquardt   (H + μ diag H_U) ΔU = −½∇f,   H = H_U − H_UV H_VV⁻¹ H_VU
-    L-BFGS                for more unknowns than a matrix of them is worth
+    L-BFGS                where a matrix over all unknowns would be too large
 
 H is the Gauss–Newton matrix with V′ eliminated. The scale of a neuron is free: Levenberg–Marquardt
-keeps neurons at length 1; L-BFGS starts each leg with lengths ‖V_r‖‖u_r‖², which makes all of them
-about equally curved.
+keeps all neurons at length 1; L-BFGS starts each leg with lengths proportional to ‖V_r‖‖u_r‖²,
+which makes f about equally curved in all of them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,39 @@ from onnxfde.neurons.objective import Fit, Objective
 from onnxfde.numbers import FloatArray
 from onnxfde.threads import few_threads
 
-PATIENCE, SLOW = 8, 1e-3
-"""Stop when f fell by less than a share SLOW within the last PATIENCE steps."""
+PATIENCE = 8
+"""Levenberg–Marquardt stops if f fell by less than `SLOW` in this many steps. Chosen; not tuned."""
+SLOW = 1e-3
+"""The least fall of f, relative to f, that is worth `PATIENCE` steps. Chosen; not tuned."""
 FLAT = 1e-26
+"""f is a squared relative error: below this, an error of 1e-13, it is rounding."""
+FIRST_DAMPING = 1e-2
+"""The damping μ of the first step. Chosen; not tuned."""
+LESS_DAMPING = 5
+"""After a step that lowers f, μ is divided by this. Chosen; not tuned."""
+MORE_DAMPING = 4
+"""After a step that does not, μ is multiplied by this. Chosen; not tuned."""
+LEAST_DAMPING = 1e-12
+"""μ does not fall below this. Chosen; not tuned."""
 MOST_FAILURES = 8
+"""So many dampings are tried for one step: the last is 4⁷ times the first. Chosen; not tuned."""
 JITTER = 1e-12
+"""Added to diagonals, relative to their sum or maximum, against singular matrices: well above
+float64 rounding, well below any curvature that matters. Chosen; not tuned."""
 LEG = 150
-"""Steps of L-BFGS after which its lengths should be evened again."""
+"""Steps of L-BFGS after which the lengths of the neurons should be reset. Chosen; not tuned."""
 WEAKEST = 1e-3
+"""L-BFGS starts no neuron at less than this share of the longest. Chosen; not tuned."""
+LBFGS = {"maxcor": 30, "ftol": 1e-9, "gtol": 1e-12}
+"""Three times scipy's memory, half its least relative fall of f, and a gradient so small that the
+fall of f decides first. Chosen; not tuned."""
 
-Tick = Callable[[int], None]
-"""Hears how many steps were done since it last heard."""
+StepsDone = Callable[[int], None]
+"""Hears how many steps were done since it was last called."""
 
 
-def untold(steps: int) -> None:
-    """Hear nothing."""
+def ignore_steps(steps: int) -> None:
+    """Do nothing with the number of steps done."""
 
 
 def unit(rows: FloatArray) -> FloatArray:
@@ -42,10 +60,10 @@ def unit(rows: FloatArray) -> FloatArray:
 
 
 def levenberg_marquardt(
-    objective: Objective, rows: FloatArray, steps: int, tick: Tick = untold
+    objective: Objective, rows: FloatArray, steps: int, tick: StepsDone = ignore_steps
 ) -> Fit:
-    """Where Levenberg–Marquardt gets from `rows`."""
-    best, damping = objective.fit(unit(rows)), 1e-2
+    """The neurons that Levenberg–Marquardt reaches from `rows`."""
+    best, damping = objective.fit(unit(rows)), FIRST_DAMPING
     values = [best.value]
     for _ in range(steps):
         found, damping = damped_step(objective, best, damping)
@@ -81,15 +99,15 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
         step = np.linalg.solve(curvature, -at.gradient.ravel())
         found = objective.fit(unit(at.rows + step.reshape(count, width)))
         if found.value < at.value:
-            return found, max(damping / 5, JITTER)
-        damping *= 4
+            return found, max(damping / LESS_DAMPING, LEAST_DAMPING)
+        damping *= MORE_DAMPING
     return None, damping
 
 
 def quasi_newton(
-    objective: Objective, start: Fit, steps: int, tick: Tick = untold, size: int = 0
+    objective: Objective, start: Fit, steps: int, tick: StepsDone = ignore_steps, size: int = 0
 ) -> Fit:
-    """Where L-BFGS gets from `start`; `size` decides how many threads scipy may take."""
+    """The neurons that L-BFGS reaches from `start`; `size` decides how many threads may run."""
     from scipy.optimize import minimize
 
     lengths = np.linalg.norm(start.outgoing, axis=0) * np.linalg.norm(start.rows, axis=1) ** 2
@@ -100,7 +118,7 @@ def quasi_newton(
         found = objective.fit(flat.reshape(rows.shape))
         return found.value, 2 * found.gradient.ravel()
 
-    options = {"maxiter": steps, "maxfun": 2 * steps, "maxcor": 30, "ftol": 1e-9, "gtol": 1e-12}
+    options = {"maxiter": steps, "maxfun": 2 * steps, **LBFGS}
     with few_threads(size):
         ended = minimize(
             value, rows.ravel(), jac=True, method="L-BFGS-B", options=options,

@@ -1,15 +1,10 @@
-"""What eigenvalues say about a layer: neurons that lose nothing, and how few could ever do.
+"""The least error that any layer of n′ neurons can have (Eckart–Young).
 
-*Completed square.* One output, o = zᵀQz with Q = [[A, b], [bᵀ, free]]: from A = Σ λ_i e_i e_iᵀ
+Output k is the quadratic form Q_k = [[A_k, b_k], [b_kᵀ, free]]. For any layer of n′ neurons the
+stack of all [A_k; √2 b_kᵀ], whitened, has rank at most n′. Hence no such layer comes closer to a
+layer of norm ‖F‖ than the tail of the singular values σ_1 ≥ σ_2 ≥ … of its stack allows:
 
-    o = const + Σ λ_i (e_i·x + (e_i·b)/λ_i)²        if b lies in the range of A: rank A neurons
-    o = const + Σ μ_i (g_i·z)²                      in any case, the eigenpairs of Q: at most d + 1
-
-Several outputs take those of each. *Lower bound* (Eckart–Young): the stack of all
-[A_k; √2 b_kᵀ] has rank at most n′ for any layer of n′ neurons, so in the metric no such layer comes
-closer than √2 times the tail of the stack's singular values,
-
-    error(n′) ≥ sqrt(2 Σ_{r > n′} σ_r²) / ‖F‖,      nothing for n′ ≥ d + 1.
+    error(n′) ≥ sqrt(2 Σ_{r > n′} σ_r²) / ‖F‖        for n′ ≤ d; nothing is known beyond
 """
 
 from __future__ import annotations
@@ -20,11 +15,12 @@ from onnxfde.neurons.kernels import Metric, kernel_diagonal, norm
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
-RANK_TOLERANCE = 1e-9
 CANCELLED = 1e-7
-"""A layer whose neurons cancel to this share of what they are is constant, for all we can see."""
-SLACK = 1e-13
-"""What rounding may do to a sum of squared singular values, relative to all of them."""
+"""A layer counts as constant if its norm is at most this share of the sum of its neurons' norms.
+The norm comes from a Gram matrix, so only half the digits of float64 (1.5e-8) are certain."""
+TAIL_ROUNDING = 1e-13
+"""What rounding may add to a tail, relative to the sum of all squared singular values: 450
+times the machine epsilon. Chosen; not tuned."""
 
 
 def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
@@ -38,12 +34,12 @@ def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
     weights = rows[:, :-1]
     gram = scaled.T @ (((outgoing.T @ outgoing) * (weights @ weights.T)) @ scaled)
     values = np.sort(np.clip(np.linalg.eigvalsh(gram), 0.0, None))[::-1]
-    tails = np.cumsum(values[::-1])[::-1] - SLACK * values.sum()
+    tails = np.cumsum(values[::-1])[::-1] - TAIL_ROUNDING * values.sum()
     return np.asarray(np.sqrt(2 * np.clip(tails, 0.0, None)) / total)
 
 
 def lower_bound(metric: Metric, layer: Layer, count: int) -> float | None:
-    """The least error that `count` neurons can have, None where nothing is known of it."""
+    """The least error that `count` neurons can have, or None if there is no bound."""
     if count > layer.inputs:
         return None
     alive = layer.without_constants()

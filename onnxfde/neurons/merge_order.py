@@ -1,13 +1,14 @@
-"""Two orders in which a layer's neurons can go, both on whitened rows in a canonical order.
+"""The merge tree: in which order a layer's neurons are joined pair by pair.
 
-*Merge tree*: join the pair with the least  min(a_i, a_j)(1 − ρ_ij²),  a_i = ‖V_i‖² K_ii, ρ the
-normalised kernel: what the weaker neuron contributes beyond the stronger one. A round joins a few
-percent of the pairs at once, the cheapest, and the joins are sorted by cost afterwards: O(log n)
-rounds, together about two matrix products, in an order close to that of one join at a time.
+Each step joins the pair with the least cost
 
-*Pivoted basis*: a Cholesky factorisation K = LLᵀ of the contributions, largest residual first. The
-first k neurons span what k neurons of the layer can; refitted to them the error is exactly
-‖V L[:, k:]‖. At the rank of K it is 0: the layer without its linear dependencies.
+    min(a_i, a_j) (1 − ρ_ij²),        a_i = ‖V_i‖² K_ii,   ρ_ij = K_ij / √(K_ii K_jj),
+
+with K the kernel of whitened rows: what the weaker neuron contributes beyond the stronger one. One
+round joins a few percent of the neurons at once, the cheapest pairs first, and all joins are sorted
+by cost afterwards. That takes O(log n) rounds, together about as long as two matrix products, and
+the order is close to that of one join at a time. `canonical` comes first, so that ties do not
+depend on how the layer is written.
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ import numpy.typing as npt
 
 from onnxfde.neurons.kernels import kernel, kernel_diagonal, kernel_scale
 from onnxfde.neurons.layer import Layer
-from onnxfde.numbers import Blocks, FloatArray
+from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.progress import Progress
 
-Indices = npt.NDArray[np.intp]
-
-SHARE, LAST_SHARE, LAST = 0.05, 0.02, 512
-TABLE = 16_384
-TILE = 512
-COMPACT = 0.75
+ROUND_SHARE = 0.05
+"""The share of the remaining neurons that one round may join."""
+LAST_ROUND_SHARE = 0.02
+"""The same once few neurons are left. With both shares at most 2.7 % more neurons are needed than
+with one join per round (benchmarks/order.md)."""
+FEW_NEURONS = 512
+"""How many remaining neurons are few, or half of all if that is less. Chosen; not tuned."""
+MOST_TABLED = 16_384
+"""Up to this many neurons 1 − ρ² is kept for all pairs: 1 GiB of float32."""
+TABLE_TILE = 512
+"""Rows of that table computed at once: 64 MiB of float64 at `MOST_TABLED`. Chosen; not tuned."""
+COMPACT_BELOW = 0.75
+"""Joined neurons are removed from the arrays once at most this share remains. Chosen; not tuned."""
 
 
 def canonical(layer: Layer) -> tuple[Layer, Indices]:
@@ -46,7 +54,10 @@ def canonical(layer: Layer) -> tuple[Layer, Indices]:
 
 @dataclass(frozen=True, eq=False)
 class MergeTree:
-    """Unit rows for every block that ever exists, and the joins from the cheapest on."""
+    """A unit row for every neuron and every block joined from them, and the joins, cheapest first.
+
+    A join (a, b, c) makes block c of the blocks a and b; the numbers are rows of `nodes`.
+    """
 
     nodes: FloatArray
     joins: Indices
@@ -72,65 +83,71 @@ def merge_tree(
     progress: Progress | None = None,
     share: float | None = None,
 ) -> MergeTree:
-    """Join whitened rows, a share of the cheapest pairs in each round, until one is left."""
+    """Join whitened rows, a share of them in each round, until one is left."""
     size = len(rows)
-    market = Market.of(rows, outgoing)
-    nodes: list[FloatArray] = [market.rows.copy()]
+    candidates = MergeCandidates.of(rows, outgoing)
+    nodes: list[FloatArray] = [candidates.rows.copy()]
     joins: list[Indices] = []
     ids, heights = np.arange(size), np.zeros(2 * size - 1)
     while len(joins) < size - 1:
         left = size - len(joins)
-        kept, gone, price = market.round(share_of(left, size) if share is None else share)
+        kept, gone, cost = candidates.join_cheapest(
+            round_share(left, size) if share is None else share
+        )
         created = size + len(joins) + np.arange(len(kept))
         below = np.maximum(heights[ids[kept]], heights[ids[gone]])
-        heights[created] = np.maximum(price, below)
+        heights[created] = np.maximum(cost, below)
         joins.extend(np.stack([ids[kept], ids[gone], created], axis=1))
-        nodes.append(market.rows[kept])
+        nodes.append(candidates.rows[kept])
         ids[kept] = created
-        market.update(kept, gone)
-        ids = ids[market.compact()]
+        candidates.update(kept, gone)
+        ids = ids[candidates.compact()]
         if progress is not None:
             progress.at(len(joins), size - 1)
     order = np.argsort(heights[size:], kind="stable")
     return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
 
 
-def share_of(left: int, size: int) -> float:
-    """How many of the neurons that are left may go in a round: fewer as it gets serious."""
-    return SHARE if left > min(LAST, size / 2) else LAST_SHARE
+def round_share(left: int, size: int) -> float:
+    """The share of the `left` neurons that one round may join: less when few of `size` remain."""
+    return ROUND_SHARE if left > min(FEW_NEURONS, size / 2) else LAST_ROUND_SHARE
 
 
 @dataclass(eq=False)
-class Market:
-    """Neurons looking for a stronger partner; only what a round changes is computed anew."""
+class MergeCandidates:
+    """The neurons still to be joined, and for each the most similar of all stronger neurons.
+
+    Joining a neuron with that partner costs `contribution · unlike`. After a round only what the
+    joins changed is computed again.
+    """
 
     rows: FloatArray
     weights: FloatArray
     scale: FloatArray
     contribution: FloatArray
-    """−1 for a neuron that is gone."""
+    """a_i, or −1 for a neuron that was joined to another."""
     partner: Indices
     unlike: FloatArray
-    """1 − ρ² to the partner."""
+    """1 − ρ² to the partner; infinite if no neuron is stronger."""
     table: npt.NDArray[np.float32] | None = None
-    """1 − ρ² of all pairs, kept up to `TABLE` neurons and computed when needed above."""
+    """1 − ρ² of all pairs; None above `MOST_TABLED` neurons, where it is computed when needed."""
 
     @classmethod
-    def of(cls, rows: FloatArray, outgoing: FloatArray) -> Market:
+    def of(cls, rows: FloatArray, outgoing: FloatArray) -> MergeCandidates:
         """All neurons as unit rows, each with its partner."""
         size = np.linalg.norm(rows, axis=1)
         rows, weights = rows / size[:, None], outgoing.T * size[:, None] ** 2
         everyone = np.arange(len(rows))
         scale, contribution = strengths(rows, weights)
-        market = cls(rows, weights, scale, contribution, everyone.copy(), np.zeros(len(rows)))
-        if len(rows) <= TABLE:
-            market.table = np.empty((len(rows), len(rows)), dtype=np.float32)
+        made = cls(rows, weights, scale, contribution, everyone.copy(), np.zeros(len(rows)))
+        if len(rows) <= MOST_TABLED:
+            made.table = np.empty((len(rows), len(rows)), dtype=np.float32)
             for some in tiles(everyone):
-                market.table[some] = market.compare(some)
-        market.choose(everyone)
-        return market
+                made.table[some] = made.unlikeness(some)
+        made.find_partners(everyone)
+        return made
 
-    def compare(self, some: Indices) -> FloatArray:
+    def unlikeness(self, some: Indices) -> FloatArray:
         """1 − ρ² between some neurons and all."""
         found = kernel(self.rows[some], self.rows)
         found /= self.scale[some, None]
@@ -139,72 +156,72 @@ class Market:
         return np.maximum(found, 0.0, out=found)
 
     def stronger(self, some: Indices) -> npt.NDArray[np.bool_]:
-        """Whether some are stronger than all others; of equally strong ones the later is."""
+        """Whether each of some neurons is stronger than each of all; ties go to the later one."""
         mine = self.contribution[some, None]
         tied = (mine == self.contribution) & (some[:, None] > np.arange(len(self.rows)))
         return np.asarray((mine > self.contribution) | tied)
 
-    def choose(self, some: Indices) -> None:
-        """The most similar among stronger neurons."""
+    def find_partners(self, some: Indices) -> None:
+        """Find the partners of some neurons anew."""
         for tile in tiles(some):
-            unlike = self.compare(tile) if self.table is None else self.table[tile]
-            weaker = self.stronger(tile)
-            weaker[np.arange(len(tile)), tile] = True
-            weaker[:, self.contribution < 0] = True
-            unlike = np.where(weaker, np.inf, unlike)
+            unlike = self.unlikeness(tile) if self.table is None else self.table[tile]
+            excluded = self.stronger(tile)
+            excluded[np.arange(len(tile)), tile] = True
+            excluded[:, self.contribution < 0] = True
+            unlike = np.where(excluded, np.inf, unlike)
             self.partner[tile] = unlike.argmin(axis=1)
             self.unlike[tile] = unlike[np.arange(len(tile)), self.partner[tile]]
 
-    def round(self, share: float) -> tuple[Indices, Indices, FloatArray]:
+    def join_cheapest(self, share: float) -> tuple[Indices, Indices, FloatArray]:
         """Join the cheapest pairs that have no neuron in common; the stronger of each stays."""
         live = np.flatnonzero(self.contribution >= 0)
-        price = np.where(
+        cost = np.where(
             np.isinf(self.unlike[live]), np.inf, self.contribution[live] * self.unlike[live]
         )
         most = max(1, math.ceil(share * len(live)))
-        cheapest = np.argsort(price, kind="stable")[:most]
-        price, weak = price[cheapest], live[cheapest]
+        cheapest = np.argsort(cost, kind="stable")[:most]
+        cost, weak = cost[cheapest], live[cheapest]
         rank = np.arange(len(weak))
         first = np.full(len(self.rows), len(weak))
         np.minimum.at(first, weak, rank)
         np.minimum.at(first, self.partner[weak], rank)
-        free = (first[weak] == rank) & (first[self.partner[weak]] == rank) & np.isfinite(price)
-        gone, price = weak[free], price[free]
+        free = (first[weak] == rank) & (first[self.partner[weak]] == rank) & np.isfinite(cost)
+        gone, cost = weak[free], cost[free]
         if not len(gone):
-            gone, price = live[:1], np.array([np.inf])
+            gone, cost = live[:1], np.array([np.inf])
             self.partner[gone] = live[-1]
         kept = self.partner[gone]
-        self.rows[kept], self.weights[kept] = join(self.rows, self.weights, kept, gone)
-        return kept, gone, price
+        self.rows[kept], self.weights[kept] = joined_pairs(self.rows, self.weights, kept, gone)
+        return kept, gone, cost
 
     def update(self, kept: Indices, gone: Indices) -> None:
-        """Let those whose partner changed look again, and show the joined neurons to all."""
+        """Compare the joined neurons with all others, and replace partners that changed."""
         self.scale[kept], self.contribution[kept] = strengths(self.rows[kept], self.weights[kept])
         self.contribution[gone] = -1.0
         changed = np.zeros(len(self.rows), dtype=bool)
         changed[kept] = changed[gone] = True
         for tile in tiles(kept):
-            fresh = self.compare(tile)
+            fresh = self.unlikeness(tile)
             if self.table is not None:
                 self.table[tile] = fresh
                 self.table[:, tile] = fresh.T
             fresh[~self.stronger(tile)] = np.inf
             best = fresh.argmin(axis=0)
-            offer = fresh[best, np.arange(len(self.rows))]
-            better = (offer < self.unlike) & ~changed
-            self.partner[better], self.unlike[better] = tile[best[better]], offer[better]
+            nearest = fresh[best, np.arange(len(self.rows))]
+            better = (nearest < self.unlike) & ~changed
+            self.partner[better], self.unlike[better] = tile[best[better]], nearest[better]
         stale = (changed | changed[self.partner]) & (self.contribution >= 0)
-        self.choose(np.flatnonzero(stale))
+        self.find_partners(np.flatnonzero(stale))
 
     def compact(self) -> Indices:
-        """Make room once many are gone; returns who is left, in order."""
+        """Drop joined neurons once they are many; return the indices that are kept."""
         left = np.flatnonzero(self.contribution >= 0)
         size = len(self.rows)
-        if len(left) > COMPACT * size:
+        if len(left) > COMPACT_BELOW * size:
             return np.arange(size)
-        number = np.full(size, -1)
-        number[left] = np.arange(len(left))
-        self.partner = number[self.partner[left]]
+        place = np.full(size, -1)
+        place[left] = np.arange(len(left))
+        self.partner = place[self.partner[left]]
         for name in ("rows", "weights", "scale", "contribution", "unlike"):
             setattr(self, name, getattr(self, name)[left])
         if self.table is not None:
@@ -213,21 +230,21 @@ class Market:
 
 
 def strengths(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """√K_ii and ‖V_i‖² K_ii."""
+    """√K_ii and a_i = ‖V_i‖² K_ii."""
     contribution = np.einsum("ij,ij->i", weights, weights) * kernel_diagonal(rows)
     return kernel_scale(rows), np.nan_to_num(contribution, nan=0.0)
 
 
 def tiles(some: Indices) -> Iterator[Indices]:
-    """Pieces whose rows of a table fit in the cache and in memory."""
-    for start in range(0, len(some), TILE):
-        yield some[start : start + TILE]
+    """Pieces of at most `TABLE_TILE` neurons."""
+    for start in range(0, len(some), TABLE_TILE):
+        yield some[start : start + TABLE_TILE]
 
 
-def join(
+def joined_pairs(
     rows: FloatArray, weights: FloatArray, first: Indices, second: Indices
 ) -> tuple[FloatArray, FloatArray]:
-    """The unit row each pair shares (top eigenvector of Σ ‖V_i‖ u_i u_iᵀ), and its weights."""
+    """One unit row per pair, the top eigenvector of Σ ‖V_i‖ u_i u_iᵀ, and its outgoing weights."""
     a, b = rows[first], rows[second]
     size_a = np.linalg.norm(weights[first], axis=1)
     size_b = np.linalg.norm(weights[second], axis=1)

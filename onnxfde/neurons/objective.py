@@ -2,13 +2,13 @@
 
     f(U′) = min over V′ of  Σ_t α_t/‖F_t‖² [ ‖F_t − V′ φ_t(U′)‖² + λ Σ_r ‖V′_r‖² ‖u′_r‖⁴ ]
 
-in whitened coordinates (`metric`). The ridge λ keeps near-parallel neurons from huge opposite
-weights, which the stored dtype could not hold. Because V′ is optimal, ∇f is the partial derivative
-with respect to U′ alone. A target F is one of
+in whitened coordinates (`kernels`), where φ(U′) are the squares (U′z)² without their means. The
+ridge λ keeps near-parallel neurons from huge opposite weights, which the stored dtype could not
+hold. Because V′ is optimal, ∇f is the partial derivative with respect to U′ alone. A target F is
 
-    Forms     the layer under Gaussian inputs, as quadratic forms: all digits, for few inputs
-    Neurons   the same as the layer's own neurons: products of n × n′ only, half the digits
-    Observed  its outputs on real inputs, which need not be Gaussian
+    Forms     the layer under Gaussian inputs, as quadratic forms: exact, but only for few inputs
+    Neurons   the same, as the layer's neurons: only n × n′ products, but half the digits
+    Observed  the layer's outputs on real inputs, which need not be Gaussian
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ import numpy as np
 from onnxfde.neurons.kernels import kernel, norm
 from onnxfde.numbers import FloatArray
 
-ROUNDING = 1e-15
-Products = tuple[FloatArray, FloatArray, FloatArray]
+GRAM_ROUNDING = 1e-15
+"""Added to the unit diagonal of a Gram matrix, so that equal neurons do not make it singular: a
+few times the machine epsilon."""
+FeatureProducts = tuple[FloatArray, FloatArray, FloatArray]
+"""⟨φ_r, φ_s⟩, ⟨φ_r, ∂φ_s⟩, ⟨∂φ_r, ∂φ_s⟩."""
 
 
-class Place(Protocol):
-    """A target seen from given neurons."""
+class TargetView(Protocol):
+    """A target as seen from given neurons: all that a fit of these neurons to it needs."""
 
     @property
     def gram(self) -> FloatArray:
@@ -41,23 +44,23 @@ class Place(Protocol):
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
         """‖F − V′φ‖², and half its derivative with respect to U′."""
 
-    def curvature(self) -> Products:
+    def curvature(self) -> FeatureProducts:
         """⟨φ_r, φ_s⟩, ⟨φ_r, ∂φ_s⟩, ⟨∂φ_r, ∂φ_s⟩ over neurons and coordinates of u."""
 
 
 class Target(Protocol):
-    """What neurons are to stand for."""
+    """What the neurons should approximate."""
 
     @property
     def total(self) -> float:
         """‖F‖."""
 
-    def at(self, rows: FloatArray) -> Place:
+    def at(self, rows: FloatArray) -> TargetView:
         """The target seen from these neurons."""
 
 
 class Fit(NamedTuple):
-    """Neurons with their best outgoing weights, f there, and ½∇f."""
+    """Neurons U′ with their best outgoing weights V′, f(U′) and ½∇f(U′)."""
 
     rows: FloatArray
     outgoing: FloatArray
@@ -67,7 +70,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A weighted sum of targets."""
+    """f for a weighted sum of targets."""
 
     targets: tuple[tuple[Target, float], ...]
     ridge: float
@@ -78,19 +81,19 @@ class Objective:
 
     def fit(self, rows: FloatArray) -> Fit:
         """The best V′ for these rows."""
-        places = [(target.at(rows), share) for target, share in self._parts]
-        gram = sum_of(share * place.gram for place, share in places)
-        overlap = sum_of(share * place.overlap for place, share in places)
+        views = [(target.at(rows), share) for target, share in self._parts]
+        gram = sum_of(share * view.gram for view, share in views)
+        overlap = sum_of(share * view.overlap for view, share in views)
         lengths = np.sum(rows**2, axis=1)
         ridge = self.ridge * sum(share for _, share in self._parts) * lengths
-        outgoing = solved(gram, overlap, ridge * lengths)
-        losses = [(place.loss(outgoing), share) for place, share in places]
+        outgoing = best_outgoing(gram, overlap, ridge * lengths)
+        losses = [(view.loss(outgoing), share) for view, share in views]
         costs = ridge * np.sum(outgoing**2, axis=0)
         value = sum(share * loss for (loss, _), share in losses) + float(costs @ lengths)
         gradient = sum_of(share * slope for (_, slope), share in losses)
         return Fit(rows, outgoing, value, gradient + 2 * costs[:, None] * rows)
 
-    def curvature(self, rows: FloatArray) -> Products:
+    def curvature(self, rows: FloatArray) -> FeatureProducts:
         """Inner products of features and their derivatives."""
         found = [(target.at(rows).curvature(), share) for target, share in self._parts]
         gram, first, second = (sum_of(s * parts[i] for parts, s in found) for i in range(3))
@@ -102,25 +105,25 @@ def sum_of(arrays: Iterable[FloatArray]) -> FloatArray:
     return np.asarray(sum(arrays))
 
 
-def solved(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArray:
-    """V′ with V′ (G + diag ridge) = overlap, solved on normalised neurons."""
+def best_outgoing(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArray:
+    """V′ with V′ (G + diag ridge) = overlap, solved for neurons of norm 1."""
     ridged = gram + np.diag(ridge)
     scale = np.sqrt(np.diag(ridged))
     scale[scale == 0] = 1.0
     normalised = ridged / np.outer(scale, scale)
-    normalised[np.diag_indices(len(gram))] += ROUNDING
+    normalised[np.diag_indices(len(gram))] += GRAM_ROUNDING
     return np.asarray(np.linalg.solve(normalised, (overlap / scale).T).T / scale)
 
 
-def pulled(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+def kernel_gradient(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     """Σ_r weight_rs ∂K(a_r, b_s)/∂b_s."""
     pull = (weight * (a @ b.T)).T @ a
     pull[:, -1] -= (weight.T @ a[:, -1] ** 2) * b[:, -1]
     return np.asarray(4 * pull)
 
 
-def kernel_curvature(rows: FloatArray, gram: FloatArray) -> Products:
-    """K, its first derivatives and its mixed second ones."""
+def kernel_curvature(rows: FloatArray, gram: FloatArray) -> FeatureProducts:
+    """K, its first derivatives and its mixed second derivatives."""
     count, width = rows.shape
     dot, last = rows @ rows.T, rows[:, -1]
     first = dot[:, :, None] * rows[:, None, :]
@@ -133,7 +136,7 @@ def kernel_curvature(rows: FloatArray, gram: FloatArray) -> Products:
 
 
 def summed(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
-    """Σ_r V_kr u_r u_rᵀ of whitened rows with the free corners 0."""
+    """Σ_r V_kr u_r u_rᵀ of whitened rows, with 0 in the free corner."""
     forms = np.matmul((outgoing[:, :, None] * rows).transpose(0, 2, 1), rows)
     forms[:, -1, -1] = 0.0
     return np.asarray(forms)
@@ -141,7 +144,7 @@ def summed(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Forms:
-    """A Gaussian target as quadratic forms: an array over outputs and two coordinates."""
+    """A Gaussian target as quadratic forms: one symmetric matrix per output."""
 
     forms: FloatArray
 
@@ -150,15 +153,15 @@ class Forms:
         """‖F‖."""
         return float(np.sqrt(2) * np.linalg.norm(self.forms))
 
-    def at(self, rows: FloatArray) -> FormsPlace:
+    def at(self, rows: FloatArray) -> FormsView:
         """The forms seen from these neurons."""
         overlap = 2 * np.einsum("krj,rj->kr", rows @ self.forms, rows)
-        return FormsPlace(rows, self.forms, kernel(rows, rows), overlap)
+        return FormsView(rows, self.forms, kernel(rows, rows), overlap)
 
 
 @dataclass(frozen=True, eq=False)
-class FormsPlace:
-    """Quadratic forms and the neurons that stand for them."""
+class FormsView:
+    """Quadratic forms and the neurons that approximate them."""
 
     rows: FloatArray
     forms: FloatArray
@@ -166,12 +169,12 @@ class FormsPlace:
     overlap: FloatArray
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
-        """From what is left of the forms."""
+        """From the residual of the forms."""
         left = self.forms - summed(self.rows, outgoing)
         slope = -4 * np.einsum("kr,krj->rj", outgoing, self.rows @ left)
         return 2 * float(np.sum(left * left)), slope
 
-    def curvature(self) -> Products:
+    def curvature(self) -> FeatureProducts:
         """Derivatives of K."""
         return kernel_curvature(self.rows, self.gram)
 
@@ -188,15 +191,15 @@ class Neurons:
         """‖F‖."""
         return norm(self.rows, self.outgoing)
 
-    def at(self, rows: FloatArray) -> NeuronsPlace:
-        """The neurons seen from others."""
+    def at(self, rows: FloatArray) -> NeuronsView:
+        """The target's neurons seen from these."""
         overlap = self.outgoing @ kernel(self.rows, rows)
-        return NeuronsPlace(rows, self, kernel(rows, rows), overlap)
+        return NeuronsView(rows, self, kernel(rows, rows), overlap)
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronsPlace:
-    """Neurons and the fewer that stand for them."""
+class NeuronsView:
+    """Neurons and the fewer neurons that approximate them."""
 
     rows: FloatArray
     target: Neurons
@@ -204,20 +207,20 @@ class NeuronsPlace:
     overlap: FloatArray
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
-        """From Gram matrices: below 1e-8 of ‖F‖ it is rounding."""
+        """From Gram matrices: a residual below 1e-8 ‖F‖ is rounding."""
         explained = np.sum((2 * self.overlap - outgoing @ self.gram) * outgoing)
-        slope = pulled(outgoing.T @ outgoing, self.rows, self.rows)
-        slope -= pulled(self.target.outgoing.T @ outgoing, self.target.rows, self.rows)
+        slope = kernel_gradient(outgoing.T @ outgoing, self.rows, self.rows)
+        slope -= kernel_gradient(self.target.outgoing.T @ outgoing, self.target.rows, self.rows)
         return max(self.target.total**2 - float(explained), 0.0), slope
 
-    def curvature(self) -> Products:
+    def curvature(self) -> FeatureProducts:
         """Derivatives of K."""
         return kernel_curvature(self.rows, self.gram)
 
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Whitened inputs z and centred outputs, a row a sample."""
+    """Whitened inputs z and centred outputs, one row per sample."""
 
     inputs: FloatArray
     outputs: FloatArray
@@ -232,18 +235,18 @@ class Observed:
         """‖F‖: the standard deviation of the outputs."""
         return float(np.linalg.norm(self.outputs))
 
-    def at(self, rows: FloatArray) -> ObservedPlace:
+    def at(self, rows: FloatArray) -> ObservedView:
         """The samples seen through these neurons."""
         hidden = self.inputs @ rows.T
         squares = hidden**2
         squares = (squares - squares.mean(axis=0)) / np.sqrt(len(hidden))
         overlap = self.outputs.T @ squares
-        return ObservedPlace(self, hidden, squares, squares.T @ squares, overlap)
+        return ObservedView(self, hidden, squares, squares.T @ squares, overlap)
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedPlace:
-    """Samples and the hidden values of neurons on them."""
+class ObservedView:
+    """Samples and the values of neurons on them, before and after the square."""
 
     target: Observed
     hidden: FloatArray
@@ -252,13 +255,13 @@ class ObservedPlace:
     overlap: FloatArray
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
-        """From what is left of the outputs."""
+        """From the residual of the outputs."""
         left = self.target.outputs - self.squares @ outgoing.T
         pull = (left @ outgoing) * self.hidden
         slope = -2 / np.sqrt(len(left)) * pull.T @ self.target.inputs
         return float(np.sum(left * left)), slope
 
-    def curvature(self) -> Products:
+    def curvature(self) -> FeatureProducts:
         """Products over the samples."""
         inputs = self.target.inputs
         slopes = (self.hidden[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)

@@ -1,4 +1,12 @@
-"""Pivoted basis."""
+"""The order of neurons from the most to the least linearly independent.
+
+    K_ij = ‖V_i‖ ‖V_j‖ kernel(u_i, u_j) = LLᵀ         Cholesky, largest residual first
+
+Each neuron is the one that contributes most beyond those before it. If the first k are kept and
+their outgoing weights refitted, the error is exactly ‖W L[:, k:]‖, where W has the columns
+V_i / ‖V_i‖ in the same order. It is 0 from the rank of K on: the neurons left out are then linear
+combinations of those kept.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.neurons.kernels import kernel, kernel_scale
-from onnxfde.neurons.merge_order import (
-    Indices,
-)
-from onnxfde.numbers import Blocks, FloatArray
+from onnxfde.numbers import Blocks, FloatArray, Indices
 
 
 @dataclass(frozen=True, eq=False)

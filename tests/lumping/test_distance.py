@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from onnxfde.lumping.distance import condensed, square_gaps_max, square_gaps_sum
 from onnxfde.neurons.layer import Layer
+from onnxfde.numbers import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 values = st.one_of(st.integers(-3, 3).map(float), st.floats(-2, 2, width=32))
 pairs_of_rows = st.integers(1, 6).flatmap(lambda d: arrays(float, (2, d), elements=values))
 

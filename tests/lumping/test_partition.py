@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import squareform
 
 from onnxfde.lumping.distance import condensed
 from onnxfde.lumping.partition import Dendrogram
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
-from onnxfde.options import Linkage
 
 CHAIN = Layer(np.eye(4), np.array([[0.0, 0.1, 0.2, 0.9]]), np.zeros(1))
 layers = arrays(float, (5, 4), elements=st.floats(-1, 1, width=16)).map(
@@ -49,14 +49,32 @@ def test_a_single_neuron_is_its_own_block() -> None:
     assert tree.threshold() is None
 
 
-@given(layers, st.floats(0, 2), st.sampled_from(["closure", "diameter"]))
-def test_blocks_partition_the_neurons_and_respect_the_threshold(
-    layer: Layer, eps: float, linkage: Linkage
-) -> None:
-    blocks = Dendrogram.of(layer, "backward", "sum", linkage).cut(eps)
+@given(layers, st.floats(0, 2))
+def test_pairs_within_a_diameter_block_are_within_eps(layer: Layer, eps: float) -> None:
+    blocks = Dendrogram.of(layer, "backward", "sum", "diameter").cut(eps)
     assert sorted(i for block in blocks for i in block) == list(range(5))
-    if linkage == "diameter":
-        assert all(spread(layer, block) <= eps + 1e-9 for block in blocks)
+    gaps = squareform(condensed(layer, "backward", "sum"))
+    assert all(gaps[np.ix_(block, block)].max() <= eps + 1e-9 for block in blocks)
+
+
+@given(layers, st.floats(0, 2))
+def test_closure_blocks_are_linked_within_eps_and_further_than_eps_apart(
+    layer: Layer, eps: float
+) -> None:
+    blocks = Dendrogram.of(layer, "backward", "sum", "closure").cut(eps)
+    assert sorted(i for block in blocks for i in block) == list(range(5))
+    gaps = squareform(condensed(layer, "backward", "sum"))
+    for block in blocks:
+        others = [i for i in range(5) if i not in block]
+        assert gaps[np.ix_(block, others)].min(initial=np.inf) > eps
+        assert linked(gaps[np.ix_(block, block)], eps + 1e-9)
+
+
+def linked(gaps: FloatArray, eps: float) -> bool:
+    reached = gaps[0] <= eps
+    for _ in gaps:
+        reached = (gaps[reached] <= eps).any(axis=0)
+    return bool(reached.all())
 
 
 @given(layers, st.permutations(range(5)), st.floats(0, 2))
@@ -67,11 +85,6 @@ def test_permuting_neurons_permutes_the_closure(layer: Layer, order: list[int], 
     assert {frozenset(b) for b in first} == {frozenset(order[i] for i in b) for b in second}
 
 
-def spread(layer: Layer, block: tuple[int, ...]) -> float:
-    members = Layer(layer.incoming[list(block)], layer.outgoing[:, list(block)], layer.offset)
-    distances: FloatArray = condensed(members, "backward", "sum")
-    return float(distances.max(initial=0.0))
-
-
-def test_closure_is_a_union_of_close_pairs() -> None:
-    assert pytest.approx(0.1) == Dendrogram.of(CHAIN, "forward", "sum", "closure").threshold()
+def test_the_threshold_is_the_smallest_distance() -> None:
+    threshold = Dendrogram.of(CHAIN, "forward", "sum", "closure").threshold()
+    assert threshold == pytest.approx(0.1, rel=0, abs=1e-11)

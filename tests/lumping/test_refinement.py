@@ -61,8 +61,8 @@ def terms(system: PolynomialSystem) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize(("rate", "own"), [(1.0, -1.0), (1.05, -1.025)])
 def test_the_quotients_of_the_paper(rate: float, own: float) -> None:
     found = terms(quotient(three_variables(rate), Partition(JOINED)))
-    assert found["x1"] == pytest.approx({"x1^1": -5.0, "x2+x3^1": 1.0})
-    assert found["x2+x3"] == pytest.approx({"x1^1": 5.0, "x2+x3^1": own})
+    assert found["x1"] == pytest.approx({"x1^1": -5.0, "x2+x3^1": 1.0}, rel=0, abs=1e-12)
+    assert found["x2+x3"] == pytest.approx({"x1^1": 5.0, "x2+x3^1": own}, rel=0, abs=1e-12)
 
 
 def test_the_working_example_as_a_system() -> None:
@@ -72,7 +72,9 @@ def test_the_working_example_as_a_system() -> None:
     system, start = encode(layer), layer_partition(layer)
     assert start.blocks == (("x1",), ("x2",), ("h1", "h2"), ("o1",))
     assert terms(system)["h1"] == pytest.approx(
-        {"": 0.01, "x1^1": 0.2, "x2^1": 0.1, "x1^2": 1.0, "x1^1·x2^1": 1.0, "x2^2": 0.25}
+        {"": 0.01, "x1^1": 0.2, "x2^1": 0.1, "x1^2": 1.0, "x1^1·x2^1": 1.0, "x2^2": 0.25},
+        rel=0,
+        abs=1e-12,
     )
     joined = (("x1",), ("x2",), ("h1", "h2"), ("o1",))
     assert refine(system, start, 0.0).blocks == joined
@@ -85,8 +87,8 @@ def test_the_working_example_as_a_system() -> None:
         found = refine(system, start, eps, "backward", norm=norm)  # type: ignore[arg-type]
         assert (found.blocks == joined) == together
     summed = terms(quotient(system, Partition(joined)))
-    assert summed["h1+h2"]["x1^2"] == pytest.approx(2.0404)
-    assert summed["o1"] == pytest.approx({"": 0.58, "h1+h2^1": 1.0})
+    assert summed["h1+h2"]["x1^2"] == pytest.approx(2.0404, rel=0, abs=1e-12)
+    assert summed["o1"] == pytest.approx({"": 0.58, "h1+h2^1": 1.0}, rel=0, abs=1e-12)
 
 
 def test_a_quadratic_pair_by_hand() -> None:
@@ -158,20 +160,25 @@ def small_layers(draw: st.DrawFn) -> Layer:
     return Layer(incoming, outgoing, rng.normal(size=outputs))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     small_layers(),
     st.floats(0, 2),
     st.sampled_from(["forward", "backward"]),
-    st.sampled_from(["paper", "erode"]),
-    st.sampled_from(["sum", "max"]),
-    st.sampled_from(["closure", "diameter"]),
+    st.sampled_from(
+        [
+            ("paper", "sum", "closure"),
+            ("paper", "max", "closure"),
+            ("paper", "sum", "diameter"),
+            ("paper", "max", "diameter"),
+            ("erode", "sum", "closure"),
+        ]
+    ),
 )
 def test_the_fast_path_for_layers_agrees_with_the_general_engine(
-    layer: Layer, eps: float, relation: Relation, semantics: Threshold, norm: Norm, linkage: Linkage
+    layer: Layer, eps: float, relation: Relation, rule: tuple[Threshold, Norm, Linkage]
 ) -> None:
-    if semantics == "erode":
-        norm, linkage = "sum", "closure"
+    semantics, norm, linkage = rule
     system, start = encode(layer), layer_partition(layer)
     found = refine(system, start, eps, relation, semantics, norm, linkage)
     slow = {frozenset(b) for b in found.blocks if b[0].startswith("h")}
@@ -197,13 +204,13 @@ def test_tied_diameters_are_cut_alike_by_both_engines() -> None:
 @pytest.mark.parametrize(
     ("drift", "message"),
     [
-        ({"z": [(1, {})]}, "'z' has a drift but is no variable"),
-        ({"x": [(1, {"w": 1})]}, "uses 'w', which is no variable"),
+        ({"z": [(1, {})]}, "'z' has a drift but is not a variable"),
+        ({"x": [(1, {"w": 1})]}, "uses 'w', which is not a variable"),
         ({"x": [(1, {"y": -1})]}, "has y to the power -1"),
         ({"x": [(1, {"y": 0.5})]}, "has y to the power 0.5"),
         ({"x": [(float("nan"), {"y": 1})]}, "a coefficient in the drift of 'x' is nan"),
-        ({"x": [("many", {"y": 1})]}, "'many' in the drift of 'x' is no number"),
-        ({"x": [(None, {"y": 1})]}, "'None' in the drift of 'x' is no number"),
+        ({"x": [("many", {"y": 1})]}, "'many' in the drift of 'x' is not a number"),
+        ({"x": [(None, {"y": 1})]}, "'None' in the drift of 'x' is not a number"),
         ({"x": [(1, {"y": float("nan")})]}, "has y to the power nan"),
         ({"x": [(1, {"y": float("inf")})]}, "has y to the power inf"),
         ({"x": [(1, {"y": "2"})]}, "has y to the power 2"),
@@ -220,7 +227,7 @@ def test_bad_systems_are_named(drift: Any, message: str) -> None:
     [
         ([["x"]], "misses the variable 'y'"),
         ([["x", "y"], ["y"]], "repeats the variable 'y'"),
-        ([["x", "y", "z"]], "names 'z', which is no variable"),
+        ([["x", "y", "z"]], "names 'z', which is not a variable"),
         (["xy"], "a block is a list of variables, not the name 'xy'"),
     ],
 )
@@ -237,7 +244,7 @@ def test_bad_thresholds_and_repeated_variables_are_refused() -> None:
     for eps in (-1.0, float("nan")):
         with pytest.raises(AlgebraError, match="is not a number ≥ 0"):
             refine(system, [["x", "y"]], eps)
-    with pytest.raises(AlgebraError, match="ERODE sums"):
+    with pytest.raises(AlgebraError, match="ERODE always sums"):
         refine(system, [["x", "y"]], 0.0, "backward", "erode", "max")
     for choice in ({"semantics": "other"}, {"relation": "sideways"}):
         with pytest.raises(AlgebraError, match="is not one of"):
@@ -247,7 +254,7 @@ def test_bad_thresholds_and_repeated_variables_are_refused() -> None:
 def test_equal_monomials_add_up_and_vanish_when_they_cancel() -> None:
     drift: Any = {"x": [("0.1", {"y": 2}), (0.2, {"y": 2}), (1, {"x": 1}), (-1, {"x": 1})]}
     system = PolynomialSystem.from_terms(["x", "y"], drift)
-    assert terms(system)["x"] == pytest.approx({"y^2": 0.3})
+    assert terms(system)["x"] == pytest.approx({"y^2": 0.3}, rel=0, abs=1e-12)
     assert system.coefficients.shape == (2, 1)
 
 
@@ -273,7 +280,9 @@ def test_a_quotient_of_any_degree_follows_the_block_sums() -> None:
     x = np.array([state[name] for name in names])
     full = system.coefficients @ np.prod(x**system.exponents, axis=1)
     small = reduced.coefficients @ np.prod(y**reduced.exponents, axis=1)
-    np.testing.assert_allclose(small, [full[0] + full[3], full[1], full[2] + full[4]], rtol=1e-12)
+    np.testing.assert_allclose(
+        small, [full[0] + full[3], full[1], full[2] + full[4]], rtol=1e-12, atol=0
+    )
 
 
 def test_erode_in_a_model() -> None:
@@ -284,7 +293,7 @@ def test_erode_in_a_model() -> None:
     assert paper.neurons_after < erode.neurons_after
 
 
-def test_block_sums_get_names_of_their_own() -> None:
+def test_the_names_of_block_sums_are_unique() -> None:
     system = PolynomialSystem.from_terms(["a", "b", "a+b"], {"a": [(1, {"a+b": 1})]})
     reduced = quotient(system, Partition((("a", "b"), ("a+b",))))
     assert set(reduced.variables) == {"a+b", "(a+b)"}

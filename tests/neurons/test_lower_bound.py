@@ -2,32 +2,42 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnxfde.neurons.completed_square import eigen_neurons
-from onnxfde.neurons.kernels import Metric, norm
+from onnxfde.neurons.kernels import Metric, features, norm
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bound, lower_bounds
 from onnxfde.neurons.objective import summed
+from onnxfde.neurons.pivoted_basis import pivoted_basis
+from onnxfde.numbers import FloatArray
 from tests.strategies import layers
 
 
-@settings(max_examples=300)
-@given(layers(), st.integers(0, 2**32 - 1), st.integers(1, 4))
-def test_no_layer_is_closer_than_its_lower_bound(layer: Layer, seed: int, count: int) -> None:
+@given(layers(), st.integers(0, 2**32 - 1), st.data())
+def test_no_layer_is_closer_than_its_lower_bound(
+    layer: Layer, seed: int, data: st.DataObject
+) -> None:
+    """Neither the layer's own neurons nor the strongest eigenvectors, with the best weights."""
+    count = data.draw(st.integers(1, layer.inputs))
     rng = np.random.default_rng(seed)
     metric = Metric(rng.normal(size=layer.inputs), np.diag(rng.uniform(0.1, 2, layer.inputs)))
+    alive = layer.without_constants()
+    rows, outgoing = metric.whiten(alive.incoming), alive.outgoing
+    target = outgoing @ features(rows)
+    assume(np.any(target))
     bound = lower_bound(metric, layer, count)
-    if bound is None:
-        assert count > layer.inputs
-        return
-    pick = rng.choice(layer.neurons, count)
-    rows = layer.incoming[pick] + rng.choice([0.0, 0.1, 1.0]) * rng.normal(
-        size=(count, layer.inputs + 1)
-    )
-    other = Layer(rows, rng.normal(size=(layer.outputs, count)), layer.offset)
-    assert bound <= metric.relative_error(layer, other) + 1e-9
+    assert bound is not None
+    for others in (rows, eigen_neurons(rows, outgoing)):
+        strongest = others[pivoted_basis(others, fitted(others, target)).order[:count]]
+        left = target - fitted(strongest, target) @ features(strongest)
+        assert bound <= np.linalg.norm(left) / np.linalg.norm(target) + 1e-9
+
+
+def fitted(rows: FloatArray, target: FloatArray) -> FloatArray:
+    """The outgoing weights with which these neurons come closest to the target."""
+    return np.asarray(np.linalg.lstsq(features(rows).T, target.T)[0].T)
 
 
 def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
@@ -39,7 +49,11 @@ def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
         metric.relative_error(layer, kept), rel=1e-9
     )
     assert lower_bound(metric, layer, 3) == 0.0
-    assert lower_bound(metric, layer, 4) is None
+
+
+@given(layers(), st.integers(1, 3))
+def test_there_is_no_bound_for_more_neurons_than_inputs(layer: Layer, more: int) -> None:
+    assert lower_bound(Metric.plain(layer.inputs), layer, layer.inputs + more) is None
 
 
 def test_bounds_fall_with_every_neuron_and_start_at_1_without_linear_terms() -> None:

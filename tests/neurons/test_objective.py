@@ -72,7 +72,7 @@ def test_curvature_is_that_of_the_features() -> None:
     np.testing.assert_allclose(second, slope @ slope.T, rtol=0, atol=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS), st.integers(1, 6))
 def test_both_descents_go_down(seed: int, kind: str, count: int) -> None:
     rng = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def test_both_descents_go_down(seed: int, kind: str, count: int) -> None:
         levenberg_marquardt(objective, start.rows, 10),
         quasi_newton(objective, start, 10),
     ):
-        assert found.value <= start.value
+        assert found.value < start.value
         assert found.rows.shape == start.rows.shape
 
 
