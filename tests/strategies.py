@@ -1,11 +1,16 @@
-"""Random layers for property tests."""
+"""Random layers for property tests, and problems made of them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.problem import Problem
+from onnxfde.running.samples import latin_hypercube
 
 
 @st.composite
@@ -27,3 +32,23 @@ def layers(draw: st.DrawFn, most: int = 12) -> Layer:
             case "silent":
                 outgoing[:, i] = 0.0
     return Layer(incoming, outgoing, rng.normal(size=outputs)).stored_as(np.float32)
+
+
+@st.composite
+def redundant_layers(draw: st.DrawFn) -> Layer:
+    """Layers in which the last neuron is another one again, scaled by a power of two or flipped."""
+    layer = draw(layers(most=10))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    twin = layer.incoming[draw(st.integers(0, layer.neurons - 1))] * rng.choice([-2.0, 0.5, 1.0])
+    weights = rng.normal(size=(layer.outputs, 1))
+    both = Layer(
+        np.vstack([layer.incoming, twin]), np.hstack([layer.outgoing, weights]), layer.offset
+    )
+    return both.stored_as(np.float32)
+
+
+def problem_of(layer: Layer, metric: Metric | None = None, **more: Any) -> Problem:
+    """A problem in float32 with inputs in [−1, 1], unless something else is said."""
+    samples = latin_hypercube(64, layer.inputs, (-1.0, 1.0))
+    metric = metric or Metric.box(layer.inputs, -1.0, 1.0)
+    return Problem(layer, metric, samples, **{"dtype": np.dtype(np.float32), **more})

@@ -363,8 +363,7 @@ def test_progress_is_shown_on_a_terminal_only(
     def work_a_little() -> str:
         with console.progress(quiet=False) as work:
             work.say("layer one")
-            work.tick()
-            work.tell(3, 10)
+            work.at(3, 10)
         return capsys.readouterr().err
 
     assert work_a_little() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +15,7 @@ from onnxfde.lumping.partition import partition
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Blocks
 from onnxfde.options import Norm, Relation
+from onnxfde.progress import Progress
 
 
 def planted(seed: int, neurons: int = 150, inputs: int = 12) -> Layer:
@@ -91,10 +93,15 @@ def test_one_cluster_is_found_without_looking_at_every_pair() -> None:
         assert effort.evaluated <= 300
 
 
+def heard_in(heard: list[tuple[int, int]], done: int, total: int) -> None:
+    heard.append((done, total))
+
+
 def test_progress_is_told_in_pairs_and_ends_at_the_last() -> None:
     for relation in ("forward", "backward"):
         heard: list[tuple[int, int]] = []
-        effort = Effort(tell=lambda done, total, heard=heard: heard.append((done, total)))  # type: ignore[misc]
+        progress = Progress(at=partial(heard_in, heard))
+        effort = Effort(progress=progress)
         partition(planted(3), 0.01, relation, effort=effort)
         assert heard[-1] == (150 * 149 // 2, 150 * 149 // 2)
         assert heard == sorted(heard)

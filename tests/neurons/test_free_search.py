@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxfde.neurons.block_search import Budget
-from onnxfde.neurons.free_search import Minimal
+from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.free_search import FreeSearch
+from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.lower_bound import lower_bound
+from onnxfde.progress import Progress
 from onnxfde.running.samples import latin_hypercube
-from tests.strategies import layers
+from tests.strategies import layers, problem_of, redundant_layers
 
 ROUNDOFF = 2.0**-24
 
 
-def budget(layer: Layer, metric: Metric | None = None) -> Budget:
-    samples = latin_hypercube(64, layer.inputs, (-1.0, 1.0))
-    metric = metric or Metric.box(layer.inputs, -1.0, 1.0)
-    return Budget(layer, metric, samples, ROUNDOFF, np.float32)
+def free(
+    layer: Layer,
+    metric: Metric | None = None,
+    evidence: Evidence | None = None,
+    progress: Progress | None = None,
+    **more: Any,
+) -> FreeSearch:
+    problem, progress = problem_of(layer, metric, evidence=evidence, **more), progress or Progress()
+    return FreeSearch(problem, BlockSearch(problem, progress=progress), progress)
+
+
+def left(layer: Layer, found: Reduced | None) -> int:
+    return found.layer.neurons if found else layer.neurons
 
 
 def random_layer(inputs: int, neurons: int, outputs: int, seed: int = 0) -> Layer:
@@ -34,39 +46,37 @@ def random_layer(inputs: int, neurons: int, outputs: int, seed: int = 0) -> Laye
 @settings(max_examples=40, deadline=None)
 @given(layers(), st.integers(1, 8))
 def test_at_the_same_count_it_is_never_worse_than_refit(layer: Layer, count: int) -> None:
-    merged = budget(layer)
-    refitted, found = merged.at_most(count), Minimal(merged).at_most(count)
-    if refitted is None:
-        return
-    assert found is not None
-    assert found.layer.neurons <= count
-    assert found.error <= refitted.error or merged.accepts(found, 0.0)
+    search = free(layer)
+    refitted, found = search.blocks.at_most(count), search.at_most(count)
+    assert left(layer, found) <= max(count, left(layer, refitted))
+    if refitted is not None:
+        assert found is not None
+        assert found.error <= refitted.error or search.problem.accepts(found, 0.0)
 
 
 @settings(max_examples=40, deadline=None)
 @given(layers())
 def test_a_larger_eps_never_leaves_more_neurons_and_eps_holds(layer: Layer) -> None:
-    merged = budget(layer)
-    search, counts = Minimal(merged), []
+    search, counts = free(layer), []
+    unchanged = Reduced(layer, (), 0.0)
     for eps in (0.0, 1e-4, 0.01, 0.1, 0.5):
-        found, blocks = search.within(eps), merged.within(eps)
-        counts.append(found.layer.neurons if found else layer.neurons)
-        if found:
-            assert found.error <= eps or merged.accepts(found, 0.0)
-            assert (lower_bound(merged.metric, layer, counts[-1]) or 0) <= found.error + 1e-9
-        if blocks:
-            assert counts[-1] <= blocks.layer.neurons
+        found = search.within(eps) or unchanged
+        counts.append(found.layer.neurons)
+        assert counts[-1] <= left(layer, search.blocks.within(eps))
+        assert found.error <= eps or search.problem.accepts(found, 0.0)
+        assert (search.problem.lower_bound(counts[-1]) or 0) <= found.error + 1e-9
     assert counts == sorted(counts, reverse=True)
 
 
 @settings(max_examples=40, deadline=None)
-@given(layers())
-def test_lossless_is_equal_up_to_rounding(layer: Layer) -> None:
-    found = Minimal(budget(layer)).within(0.0)
-    if found is not None:
-        x = latin_hypercube(200, layer.inputs, (-1.0, 1.0), seed=7)
-        change = np.abs(layer(x) - found.layer(x))
-        assert np.all(change <= 16 * ROUNDOFF * layer.magnitude(x))
+@given(redundant_layers())
+def test_lossless_is_smaller_and_equal_up_to_rounding(layer: Layer) -> None:
+    found = free(layer).within(0.0)
+    assert found is not None
+    assert found.layer.neurons < layer.neurons
+    x = latin_hypercube(200, layer.inputs, (-1.0, 1.0), seed=7)
+    change = np.abs(layer(x) - found.layer(x))
+    assert np.all(change <= 16 * ROUNDOFF * layer.magnitude(x))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,7 @@ def test_lossless_is_equal_up_to_rounding(layer: Layer) -> None:
 def test_lossless_is_the_smaller_of_eigenvectors_and_a_basis(
     inputs: int, neurons: int, outputs: int, lossless: int
 ) -> None:
-    found = Minimal(budget(random_layer(inputs, neurons, outputs))).within(0.0)
+    found = free(random_layer(inputs, neurons, outputs)).within(0.0)
     assert found is not None
     assert found.layer.neurons == lossless
 
@@ -85,14 +95,14 @@ def test_planted_neurons_are_found_again() -> None:
     copies = rng.integers(0, 5, 60)
     incoming = small.incoming[copies] + 1e-3 * rng.normal(size=(60, 7))
     large = Layer(incoming, rng.normal(size=(4, 60)), small.offset)
-    found = Minimal(budget(large)).within(0.02)
+    found = free(large).within(0.02)
     assert found is not None
     assert found.layer.neurons == 5
 
 
 def test_the_seed_decides_and_the_same_one_gives_the_same_weights() -> None:
     layer = random_layer(6, 40, 2)
-    found = [Minimal(budget(layer), seed=seed).at_most(7) for seed in (0, 0, 1)]
+    found = [free(layer, seed=seed).at_most(7) for seed in (0, 0, 1)]
     weights = [f.layer.incoming for f in found if f is not None]
     assert len(weights) == 3
     np.testing.assert_array_equal(weights[0], weights[1])
@@ -101,21 +111,13 @@ def test_the_seed_decides_and_the_same_one_gives_the_same_weights() -> None:
 
 def test_wide_layers_are_searched_by_products_of_neurons() -> None:
     layer = random_layer(120, 60, 3)
-    merged = budget(layer)
-    refitted, found = merged.at_most(20), Minimal(merged).at_most(20)
+    search = free(layer)
+    refitted, found = search.blocks.at_most(20), search.at_most(20)
     assert refitted is not None
     assert found is not None
     assert found.error < 0.9 * refitted.error
     told: list[tuple[int, int]] = []
-    listening = Budget(
-        layer,
-        merged.metric,
-        merged.samples,
-        ROUNDOFF,
-        np.float32,
-        tell=lambda a, b: told.append((a, b)),
-    )
-    Minimal(listening).within(0.5)
+    free(layer, progress=Progress(at=lambda a, b: told.append((a, b)))).within(0.5)
     assert told
     assert all(0 <= done <= total for done, total in told)
 
@@ -128,9 +130,9 @@ def heavy_tailed(rows: int, inputs: int, seed: int) -> np.ndarray:
 def test_evidence_lowers_the_error_on_inputs_that_are_not_gaussian() -> None:
     layer = random_layer(8, 60, 4)
     seen, unseen = heavy_tailed(2000, 8, 1), heavy_tailed(2000, 8, 2)
-    merged = budget(layer, Metric.measured(seen))
-    plain = Minimal(merged).at_most(8)
-    taught = Minimal(merged, Evidence(seen, layer(seen))).at_most(8)
+    metric = Metric.measured(seen)
+    plain = free(layer, metric).at_most(8)
+    taught = free(layer, metric, Evidence(seen, layer(seen))).at_most(8)
     assert plain is not None
     assert taught is not None
     test = Evidence(unseen, layer(unseen))
@@ -142,7 +144,7 @@ def test_evidence_corrects_what_earlier_layers_did() -> None:
     x = np.random.default_rng(1).normal(size=(1000, 6))
     shifted = 1.1 * x + 0.2
     evidence = Evidence(shifted, layer(x))
-    found = Minimal(budget(layer, Metric.measured(shifted)), evidence).at_most(20)
+    found = free(layer, Metric.measured(shifted), evidence).at_most(20)
     assert found is not None
     assert evidence.held_out.error(found.layer) < 0.2 * evidence.held_out.error(layer)
 
@@ -151,7 +153,7 @@ def test_with_evidence_eps_holds_on_rows_that_were_held_out() -> None:
     layer, x = random_layer(5, 40, 3), heavy_tailed(1000, 5, 3)
     evidence = Evidence(x, layer(x))
     for eps in (0.3, 0.1, 0.01):
-        found = Minimal(budget(layer, Metric.measured(x)), evidence).within(eps)
+        found = free(layer, Metric.measured(x), evidence).within(eps)
         assert found is not None
         assert evidence.held_out.error(found.layer) <= eps
 
@@ -174,7 +176,7 @@ def test_large_evidence_is_taken_in_batches_that_cover_it() -> None:
 
 def test_held_out_rows_are_whole_samples_drawn_at_random() -> None:
     position = np.tile(np.arange(10.0), 300)[:, None]
-    whole = Evidence(position, position, rows_a_sample=10)
+    whole = Evidence(position, position, rows_per_sample=10)
     assert sorted(set(whole.held_out.inputs.ravel())) == list(range(10))
     assert len(whole.held_out.inputs) == 300
     assert len(whole.fitted.inputs) == 2700
@@ -198,7 +200,7 @@ def test_small_whole_weights_are_no_obstacle(
     layer = Layer(
         incoming, rng.integers(-1, 2, (outputs, neurons)).astype(float), np.zeros(outputs)
     )
-    search = Minimal(budget(layer, Metric.box(inputs, 0.0, 1.0)))
+    search = free(layer, Metric.box(inputs, 0.0, 1.0))
     for found in (search.within(0.1), search.at_most(1)):
         assert found is None or found.layer.finite
 
@@ -210,7 +212,7 @@ def test_inputs_that_nothing_reads_do_not_hide_what_is_lossless() -> None:
         small.outgoing,
         small.offset,
     )
-    found = Minimal(budget(wide)).within(0.0)
+    found = free(wide).within(0.0)
     assert found is not None
     assert found.layer.neurons == 4
 
@@ -219,7 +221,7 @@ def test_what_rounding_brought_in_does_not_keep_more_neurons_than_are_lossless()
     layer = random_layer(4, 30, 3)
     x = np.random.default_rng(1).normal(size=(500, 4))
     evidence = Evidence(x * (1 + 1e-8), layer(x))
-    found = Minimal(budget(layer, Metric.measured(x)), evidence).at_most(25)
+    found = free(layer, Metric.measured(x), evidence).at_most(25)
     assert found is not None
     assert found.layer.neurons == 12
 
@@ -228,12 +230,12 @@ def test_neurons_that_cancel_have_no_bound_above_their_error() -> None:
     rng = np.random.default_rng(0)
     rows, weights = rng.normal(size=(5, 4)), rng.normal(size=(2, 5))
     layer = Layer(np.vstack([rows, rows]), np.hstack([weights, -weights]), np.zeros(2))
-    assert lower_bound(Metric.plain(3), layer, 1) == 0.0
+    assert problem_of(layer, Metric.plain(3)).lower_bound(1) == 0.0
 
 
 def test_with_evidence_a_larger_eps_never_leaves_more_neurons() -> None:
     layer, x = random_layer(8, 64, 3), np.random.default_rng(4).uniform(0, 1, (500, 8))
-    search = Minimal(budget(layer, Metric.measured(x)), Evidence(x, layer(x)))
+    search = free(layer, Metric.measured(x), Evidence(x, layer(x)))
     counts = []
     for eps in np.geomspace(0.005, 0.3, 25):
         found = search.within(float(eps))

@@ -12,6 +12,7 @@ from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import canonical, merge_tree
 from onnxfde.neurons.pivoted_basis import pivoted_basis
+from onnxfde.progress import Progress
 from tests.strategies import layers
 
 
@@ -75,7 +76,7 @@ def test_duplicates_join_first_whatever_their_scale() -> None:
 def test_progress_counts_the_joins() -> None:
     heard: list[tuple[int, int]] = []
     rows, outgoing = rows_of(random_layer(40, 5))
-    merge_tree(rows, outgoing, lambda done, total: heard.append((done, total)))
+    merge_tree(rows, outgoing, Progress(at=lambda done, total: heard.append((done, total))))
     assert heard[-1] == (39, 39)
 
 

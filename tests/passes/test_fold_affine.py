@@ -20,9 +20,11 @@ from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import ROUNDOFF
-from onnxfde.passes import Fold, FoldAffine, MergeNeurons, PassResult, Work
+from onnxfde.passes import Context, Fold, FoldAffine, MergeNeurons, PassResult
+from onnxfde.progress import Progress
 from onnxfde.running.samples import Samples
-from onnxfde.running.verification import compare, require_equal
+from onnxfde.running.side_by_side import SideBySide
+from onnxfde.running.verification import require_equal
 from tests.models import Array, build, outputs_of
 
 RNG = np.random.default_rng(0)
@@ -59,9 +61,10 @@ def assert_equal_up_to_rounding(model: ModelProto, result: PassResult, x: Array)
     original = Graph(model)
     specs = input_specs(original)
     samples = Samples(specs, {specs[0].name: x}, "test")
-    found, before, after = compare(original, Graph(result.model), samples)
-    assert found.unverified is None
-    require_equal(original, samples, before, after, ROUNDOFF[x.dtype.name])
+    beside = SideBySide(original, samples)
+    found = beside.compare(result.graph)
+    assert found.verification.unverified is None
+    require_equal(found.before, found.after, beside.magnitudes(), ROUNDOFF[x.dtype.name])
 
 
 def assert_left_alone(model: ModelProto, *reasons: str) -> None:
@@ -543,7 +546,7 @@ def test_a_folded_pair_before_a_square_is_a_layer() -> None:
 
 def test_it_says_what_it_does() -> None:
     said: list[str] = []
-    work = Work(say=said.append)
-    FoldAffine().apply(Graph(pair()), work)
+    progress = Progress(say=said.append)
+    FoldAffine().apply(Graph(pair()), Context(progress=progress))
     assert said == ["one: folded into two"]
-    assert set(work.seconds) == {"fold"}
+    assert set(progress.seconds) == {"fold"}

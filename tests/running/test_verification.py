@@ -14,16 +14,16 @@ from onnx import helper
 import onnxfde
 from onnxfde.errors import DataError, RuntimeUnavailable, VerificationError
 from onnxfde.graph.input_specs import input_specs
+from onnxfde.graph.magnitude import magnitude_model
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import reference_runner
 from onnxfde.graph.tensors import copy_of
-from onnxfde.running import side_by_side as trial
-from onnxfde.running import verification
-from onnxfde.running.magnitude import magnitude_model
+from onnxfde.running import side_by_side
 from onnxfde.running.runtime import load
 from onnxfde.running.samples import make_samples
-from onnxfde.running.verification import Verification, compare, require_equal
+from onnxfde.running.side_by_side import SideBySide
+from onnxfde.running.verification import Verification, require_equal
 from tests.models import build, mlp, outputs_of, twins
 
 W, B, V, C = twins()
@@ -32,7 +32,7 @@ X = np.random.default_rng(1).uniform(-1, 1, (50, 3)).astype(np.float32)
 
 def compared(a: ModelProto, b: ModelProto, **data: Any) -> Verification:
     samples = make_samples(data, input_specs(Graph(a)), "test data")
-    return compare(Graph(a), Graph(b), samples)[0]
+    return SideBySide(Graph(a), samples).compare(Graph(b)).verification
 
 
 def test_errors_are_those_of_the_outputs() -> None:
@@ -180,13 +180,9 @@ def test_verification_can_be_switched_off() -> None:
 def test_a_difference_beyond_rounding_at_eps_zero_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wrong = mlp(W, B, V * np.float32(1.001), C)
-    honest = compare
-
-    def lie(original: Graph, result: Graph, samples: Any, tick: Any) -> Any:
-        return honest(original, Graph(wrong), samples, tick)
-
-    monkeypatch.setattr(trial, "compare", lie)
+    wrong = Graph(mlp(W, B, V * np.float32(1.001), C))
+    honest = side_by_side.loaded
+    monkeypatch.setattr(side_by_side, "loaded", lambda _, engine: honest(wrong, engine))
     with pytest.raises(VerificationError, match="more than rounding explains; nothing was written"):
         onnxfde.optimize(mlp(W, B, V, C), eps=0)
 
@@ -195,10 +191,9 @@ def test_equality_up_to_rounding_without_a_rule_for_an_operator() -> None:
     model = build("y = Exp(x)", outputs="float[N,3] y")
     graph = Graph(model)
     assert magnitude_model(graph) is None
-    samples = make_samples({"x": X}, input_specs(graph), "test")
-    require_equal(graph, samples, [np.exp(X)], [np.exp(X) * (1 + 1e-6)], 2.0**-24)
+    require_equal([np.exp(X)], [np.exp(X) * (1 + 1e-6)], None, 2.0**-24)
     with pytest.raises(VerificationError):
-        require_equal(graph, samples, [np.exp(X)], [np.exp(X) * 1.01], 2.0**-24)
+        require_equal([np.exp(X)], [np.exp(X) * 1.01], None, 2.0**-24)
 
 
 def test_equality_is_judged_by_size_where_the_magnitude_cannot_be_run(
@@ -207,13 +202,16 @@ def test_equality_is_judged_by_size_where_the_magnitude_cannot_be_run(
     def unavailable(*_: Any) -> Any:
         raise RuntimeUnavailable("no")
 
-    monkeypatch.setattr(verification, "load", unavailable)
     graph = Graph(mlp(W, B, V, C))
     samples = make_samples({"x": X}, input_specs(graph), "test")
+    beside = SideBySide(graph, samples)
+    assert beside.magnitudes() is not None
+    monkeypatch.setattr(side_by_side, "load", unavailable)
+    assert beside.magnitudes() is None
     (y,) = outputs_of(mlp(W, B, V, C), X)
-    require_equal(graph, samples, [y], [y], 2.0**-24)
+    require_equal([y], [y], None, 2.0**-24)
     with pytest.raises(VerificationError):
-        require_equal(graph, samples, [y], [y * np.float32(1.01)], 2.0**-24)
+        require_equal([y], [y * np.float32(1.01)], None, 2.0**-24)
 
 
 def test_the_magnitude_bounds_the_outputs_of_a_network() -> None:
