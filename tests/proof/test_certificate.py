@@ -16,11 +16,11 @@ import onnxfde
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import reference_runner
+from onnxfde.neurons.intervals import Box
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 from onnxfde.passes.fold_affine import FoldAffine
-from onnxfde.proof.certificate import certify, cheap, cost
-from onnxfde.proof.pairing import Box
+from onnxfde.proof.certificate import certificate_cost, certify, cheap_to_certify
 from tests.models import build, mlp, outputs_of, twins
 from tests.proof.certificates import (
     ROUNDING,
@@ -136,7 +136,7 @@ def test_the_conv_net_of_the_project_is_certified() -> None:
         pytest.skip(f"{CONV_NET} is not there")
     model = onnx.load(CONV_NET)
     assert bound(model, model) == 0.0
-    assert cheap(Graph(model))
+    assert cheap_to_certify(Graph(model))
     merged = onnxfde.optimize(CONV_NET, keep=0.5, quotient="refit", verify=False).model
     most, _ = largest_change(model, merged, samples((1, 1, 32, 32), 30))
     assert most <= bound(model, merged) < np.inf
@@ -247,9 +247,9 @@ def test_execution_stays_within_the_certificate_and_the_stated_rounding() -> Non
 
 def test_a_large_layer_is_not_cheap() -> None:
     small, large = (Graph(mlp(*twins(n, 2, d, m))) for n, d, m in ((10, 7, 7), (64, 200, 400)))
-    assert cost(small) < cost(large)
-    assert cheap(small)
-    assert not cheap(large)
+    assert certificate_cost(small) < certificate_cost(large)
+    assert cheap_to_certify(small)
+    assert not cheap_to_certify(large)
 
 
 def test_an_input_without_a_shape_is_not_taken_for_a_number() -> None:
@@ -316,18 +316,18 @@ def test_rows_and_pools_count_and_a_wide_layer_takes_little_memory() -> None:
         built(body, found, inputs=f"float[N,{rows},16] x", outputs=f"float[N,{rows},8] y")
         for rows in (1, 4096)
     )
-    assert cost(Graph(many)) > 100 * cost(Graph(few))
+    assert certificate_cost(Graph(many)) > 100 * certificate_cost(Graph(few))
     pool = build(
         "y = MaxPool <kernel_shape = [3, 3]> (x)", "float[1,8,64,64] x", "float[1,8,62,62] y"
     )
-    assert cost(Graph(pool)) >= 8 * 62 * 62 * 9
+    assert certificate_cost(Graph(pool)) >= 8 * 62 * 62 * 9
     wide = built(body, weights(0, W=(5000, 4), V=(4, 1)), inputs="float[N,5000] x")
     tracemalloc.start()
     assert bound(wide, perturbed(wide)) > 0
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 20e6
-    assert cheap(Graph(wide))
+    assert cheap_to_certify(Graph(wide))
 
 
 def searched(chain: Chain, other: Chain, rng: np.random.Generator) -> float:

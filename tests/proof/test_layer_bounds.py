@@ -171,7 +171,7 @@ def test_the_same_layer_on_the_same_input_does_not_change_at_all() -> None:
     assert change.is_zero
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_WORK", 2.0), ("MOST_GRAM_WORK", np.inf)])
+@pytest.mark.parametrize(("limit", "most"), [("MOST_FORM_WORK", 2.0), ("MOST_GRAM_WORK", np.inf)])
 def test_layers_too_large_for_their_forms_get_a_cheaper_bound(
     limit: str, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +180,7 @@ def test_layers_too_large_for_their_forms_get_a_cheaper_bound(
     other, box, shift = nearby(layer, rng, 20), random_box(rng, 12), random_box(rng, 12)
     args = squares(layer), squares(other), box
     full = layer_change(*args, nothing(12))[1].size.max()
-    monkeypatch.setattr(bounds, "MOST_WORK", 0.0)
+    monkeypatch.setattr(bounds, "MOST_FORM_WORK", 0.0)
     monkeypatch.setattr(bounds, limit, 0.0)
     cheap = layer_change(*args, nothing(12))[1]
     x, delta = points(box, rng), points(shift, rng)
@@ -195,7 +195,7 @@ def test_forms_are_written_out_a_few_outputs_at_a_time(monkeypatch: pytest.Monke
     layer, box, shift = random_layer(rng, 5, 8, 6), random_box(rng, 5), random_box(rng, 5)
     other = nearby(layer, rng, 2)
     whole = layer_change(squares(layer), squares(other), box, shift)
-    monkeypatch.setattr(bounds, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(bounds, "MOST_CHUNK_ENTRIES", 1)
     parts = layer_change(squares(layer), squares(other), box, shift)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a.high, b.high, rtol=1e-12, atol=0)

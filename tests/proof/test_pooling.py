@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 from onnxfde.graph.protos import NodeProto
 from onnxfde.neurons.intervals import Interval, Pair, Uncertified
-from onnxfde.proof.rules import Site, apply
+from onnxfde.proof.node_call import NodeCall
+from onnxfde.proof.operators import apply_operator
 from onnxfde.running.runtime import ORT_ERRORS
 
 Array = npt.NDArray[Any]
@@ -77,7 +78,7 @@ def test_every_form_of_a_pool_and_a_convolution_is_that_of_onnxruntime() -> None
             continue
         pairs = tuple(Pair.same(Interval.point(a)) for a in reads)
         try:
-            found = apply(Site(node, pairs, opset), node.op_type)
+            found = apply_operator(NodeCall(node, pairs, opset), node.op_type)
         except Uncertified:
             continue
         assert isinstance(found, Pair)

@@ -103,7 +103,7 @@ def test_a_certificate_can_be_switched_off_and_bad_limits_are_refused() -> None:
 
 
 def test_a_costly_certificate_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxfde.certificate.CHEAP_FLOPS", 1.0)
+    monkeypatch.setattr("onnxfde.proof.certificate.CHEAP_FLOPS", 1.0)
     result = onnxfde.optimize(demo_model(), 0.1)
     assert result.report.certificate is not None
     assert "ask for it with --certify" in (result.report.certificate.unavailable or "")

@@ -12,8 +12,10 @@ import pytest
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.intervals import Interval, Pair
-from onnxfde.proof import rules as operators
+from onnxfde.proof import rules
 from onnxfde.proof.certificate import certify
+from onnxfde.proof.node_call import NodeCall
+from onnxfde.proof.operators import apply_operator
 from onnxfde.running.runtime import load
 from tests.models import build
 from tests.proof.certificates import (
@@ -162,7 +164,7 @@ def test_what_cannot_be_certified_is_named(tail: str, reason: str) -> None:
 
 
 def test_a_convolution_too_large_for_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "MOST_UNFOLDED", 1)
+    monkeypatch.setattr(rules, "MOST_UNFOLDED", 1)
     found = certificate(with_tail(OPERATORS["Conv"]), with_tail(OPERATORS["Conv"]))
     assert found.unavailable == "not certified: node y (Conv): it is too large"
 
@@ -319,7 +321,7 @@ def test_forms_of_old_opsets_are_those_of_onnxruntime(
     expected = load(model, None).run({"x": x})[0]
     pair = Pair.same(Interval.point(x.astype(np.float64)))
     node = model.graph.node[0]
-    found = operators.apply(operators.Site(node, (pair,), opset), node.op_type)
+    found = apply_operator(NodeCall(node, (pair,), opset), node.op_type)
     assert isinstance(found, Pair)
     assert found.shape == expected.shape
     if "Softmax" not in call:
