@@ -118,7 +118,7 @@ class Proof:
             return VerificationError(f"{found.unavailable}; --max-certified-error cannot be kept")
         return VerificationError(
             f"the certified error {found.largest:.3g} exceeds --max-certified-error "
-            f"{self.limit:g} in the {found.box}; allow more, or leave more neurons"
+            f"{self.limit:g} in the {found.box}; allow a larger error or keep more neurons"
         )
 
 
@@ -184,11 +184,8 @@ def certificate_cost(original: Graph) -> float:
         lengths = known_lengths(original, node.output[0])
         weight = original.constant(node.input[1]) if op(node) == "Conv" else None
         if weight is not None:
-            total += (
-                WINDOW_FACTOR
-                * float(np.prod(lengths[-weight.values.ndim + 2 :]))
-                * weight.values.size
-            )
+            positions = float(np.prod(lengths[-weight.values.ndim + 2 :]))
+            total += WINDOW_FACTOR * positions * weight.values.size
         elif op(node) in ("AveragePool", "MaxPool"):
             kernel = attributes(node).get("kernel_shape", [1])
             total += WINDOW_FACTOR * float(np.prod(lengths)) * float(np.prod(kernel))

@@ -88,15 +88,15 @@ def routed_change(
     old: Squares, new: Squares, box: Interval, hidden: Interval, delta: Interval
 ) -> Interval:
     """The change of a layer that reads squares, by the second equation (B `route`, ρ `rest`)."""
-    (link, behind), (first, last) = old, new
+    (link, old_last), (first, new_last) = old, new
     scale = box.rad.max(axis=0)
     solution = np.linalg.lstsq((link.weight * scale).T, (first.weight * scale).T, rcond=None)[0]
     route = Map(np.ascontiguousarray(solution.T), first.bias - solution.T @ link.bias)
     nothing = Interval.point(np.zeros(box.shape))
     rest = affine_change(link.then(route), first, box, nothing, same=False)[1]
     plain = Map(np.eye(len(link.weight)), np.zeros(len(link.weight)))
-    change = layer_change((plain, behind), (route, last), hidden, delta)[1]
-    return change + after_squares(last, route(hidden + delta), rest)[1]
+    change = layer_change((plain, old_last), (route, new_last), hidden, delta)[1]
+    return change + after_squares(new_last, route(hidden + delta), rest)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ def limited_interval(name: str, limits: Limits, shape: tuple[int, ...]) -> Inter
     try:
         low, high = (np.ascontiguousarray(np.broadcast_to(end, shape)) for end in ends)
     except ValueError:
-        raise Uncertified(f"the range of input '{name}' has another shape") from None
+        raise Uncertified(f"the range of input '{name}' does not fit its shape") from None
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.all(low <= high)):
         raise Uncertified(f"input '{name}' has no range of finite numbers")
     return Interval(low.reshape(shape), high.reshape(shape))

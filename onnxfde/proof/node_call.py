@@ -86,7 +86,7 @@ def check_slice(a: Known, ends: Known | None, steps: Known | None) -> None:
     if ends is None or steps is None:
         return
     if np.any((steps < 0) & (ends >= max(a.shape, default=0))):
-        raise Uncertified("it steps back from one end to the same end")
+        raise Uncertified("it has a negative step and an end past the last element")
 
 
 def as_value(a: Known) -> Value:

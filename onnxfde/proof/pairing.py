@@ -186,7 +186,7 @@ class Pairing:
                 self.batches[key] = True
         old, new = values
         if old.shape != new.shape:
-            raise Uncertified(f"'{key[0]}' has another shape in the result")
+            raise Uncertified(f"'{key[0]}' has a different shape in the result")
         return Pair(old.value, new.value - old.value, old.size)
 
 
@@ -213,7 +213,7 @@ def constants_fit(known: tuple[Value, Value] | None) -> bool:
 def constant_pair(name: str, old: Value, new: Value) -> Value:
     """Two constants that can be compared; infinite ones only if they are equal."""
     if not constants_fit((old, new)):
-        raise Uncertified("a constant of the result has another shape or type")
+        raise Uncertified("a constant has a different shape or type in the result")
     if not isinstance(old, Pair) or not isinstance(new, Pair):
         return old
     if np.isnan(old.size).any() or np.isnan(new.size).any():

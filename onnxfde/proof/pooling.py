@@ -63,7 +63,7 @@ def same_size_axis(length: int, kernel: int, stride: int, lower: bool) -> Window
     count = -(-length // stride)
     total = (count - 1) * stride + kernel - length
     if total < 0:
-        raise Uncertified("its windows leave out elements, with auto_pad")
+        raise Uncertified("with auto_pad its windows leave out elements")
     more, less = total - total // 2, total // 2
     before, after = (more, less) if lower else (less, more)
     return WindowAxis(before, after, count, kernel, stride, 1)

@@ -203,7 +203,7 @@ def node_signature(graph: Graph, node: NodeProto) -> Signature:
 
 
 def skip_idle_nodes(graph: Graph, value: str) -> str:
-    """The value that a row of nodes which do nothing at inference passes on."""
+    """The value before a series of nodes that do nothing at inference."""
     while True:
         node = graph.producers.get(value)
         if node is None or value != node.output[0] or graph.is_constant(value):

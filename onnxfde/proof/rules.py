@@ -60,7 +60,7 @@ def pad_rule(call: NodeCall) -> Pair:
     """Padding with zeros, or with elements of the value."""
     value = call.fixed(2) if call.has(2) else call.options.get("value", 0.0)
     if np.any(value):
-        raise Uncertified("it pads with another number than 0")
+        raise Uncertified("it pads with a number other than 0")
     return move_rule(call)
 
 

@@ -166,7 +166,7 @@ def test_old_opsets_and_weights_that_a_caller_may_replace_are_not_certified() ->
 def test_models_that_do_not_fit_together_are_not_certified() -> None:
     one, other = (built("y = MatMul(x, W)", weights(0, W=(3, n))) for n in (2, 4))
     found = certificate(one, other).unavailable
-    assert found == "not certified: node y (MatMul): 'y' has another shape in the result"
+    assert found == "not certified: node y (MatMul): 'y' has a different shape in the result"
     one, other = (build("y = Relu(x)", opset=opset) for opset in (16, 17))
     found = certificate(one, other).unavailable
     assert found == "not certified: the two models have different opsets"
@@ -175,7 +175,7 @@ def test_models_that_do_not_fit_together_are_not_certified() -> None:
         for shape in ((1, 3), (3, 1))
     )
     found = certificate(one, other).unavailable
-    assert found == "not certified: node y (Reshape): 'y' has another shape in the result"
+    assert found == "not certified: node y (Reshape): 'y' has a different shape in the result"
 
 
 def test_a_bound_that_overflows_is_none() -> None:

@@ -137,7 +137,7 @@ def test_every_supported_operator_is_certified_and_not_exceeded(tail: str) -> No
         ("[n] y = Pow(h, one)", "node n (Pow): its exponent is not 2"),
         ("t = Relu(h) [n] y = Div(t, h)", "node n (Div): its input 2 is not a constant"),
         ("[n] y = Div(h, zero)", "node n (Div): it divides by 0"),
-        ("[n] y = Pad(h, pads, one)", "node n (Pad): it pads with another number than 0"),
+        ("[n] y = Pad(h, pads, one)", "node n (Pad): it pads with a number other than 0"),
         ("[n] y = Dropout(h, minus, true)", "node n (Dropout): it is in training mode"),
         ("[n] y = Relu(axes)", "node n (Relu): it reads integers"),
         ("[n] y = Relu(nowhere)", "'nowhere' is neither a constant nor computed"),
@@ -241,7 +241,7 @@ def test_a_split_into_more_parts_is_another_operator() -> None:
         for outputs in ("y, a", "y, a, b")
     )
     found = certificate(old, new).unavailable
-    assert found == "not certified: node y (Split): 'y' has another shape in the result"
+    assert found == "not certified: node y (Split): 'y' has a different shape in the result"
 
 
 SPLIT = {"outputs": "float[] y"}
