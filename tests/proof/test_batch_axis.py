@@ -38,6 +38,8 @@ MIXING = {
     "repeated": "y = Tile(h, twice)",
     "padded": "y = Pad(h, pads)",
     "transposed": "y = Gemm <transA = 1> (h, R)",
+    "transposed numbers": "t = ReduceSum(h, one64) y = Gemm <transA = 1> (t, R)",
+    "samples as weights": "y = Gemm(Q, h)",
     "how many as a factor": (
         "s1 = Shape(h) i = Gather(s1, zero64) f = Cast <to = 1> (i) y = Mul(h, f)"
     ),
@@ -66,14 +68,20 @@ APART = {
     "ReduceSum": "y = ReduceSum <keepdims = 0> (h, one64)",
     "Concat": "t = Relu(h) y = Concat <axis = -1> (h, t)",
     "Slice": "y = Slice(h, one64, five, one64)",
+    "Pad": "y = Pad(h, sides)",
+    "Sub": "t = Relu(h) y = Sub(t, h)",
+    "Sum": "t = Relu(h) y = Sum(c, h, t)",
+    "Gemm": "y = Gemm(h, B, h)",
+    "MatMul from the left": "t = Unsqueeze(h, one64) y = MatMul(Q, t)",
     "Split": "t, u = Split <axis = 1> (h) y = Mul(t, u)",
     "Transpose": "t = Reshape(h, pairs) y = Transpose <perm = [0, 2, 1]> (t)",
     "Unsqueeze": "t = Unsqueeze(h, one64) y = Squeeze(t, one64)",
 }
 BATCHED: dict[str, Array] = {
-    **weights(9, R=(1, 3), S=(2, 1, 4), M=(1, 4)),
+    **weights(9, R=(1, 3), S=(2, 1, 4), M=(1, 4), Q=(1, 1), B=(4, 4), c=(4,)),
     "zero64": integers(0), "one64": integers(1), "last64": integers(-1), "five": integers(5),
     "flat": integers(1, -1), "twice": integers(2, 1), "pads": integers(1, 0, 0, 0),
+    "sides": integers(0, 1, 0, 2),
     "pairs": integers(-1, 2, 2), "twos": integers(2, 2), "rows": integers(-1, 4),
 }  # fmt: skip
 
