@@ -99,7 +99,7 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
         return (
             f"none of the {len(result.refused)} square activations can be merged (see the reasons)"
         )
-    if find_layers(graph)[0]:
+    if result.found:
         return "no layer is selected"
     others = ", ".join(f"{count} × {name}" for name, count in other_activations(graph).items())
     has = f"; its activations are {others}" if others else ""

@@ -174,7 +174,8 @@ class Run:
         if merge.semantics == "budget" and not (merge.layers or merge.skip):
             result = result.then(FoldAffine().apply(result.graph, context))
         with context.progress.timed("certify"):
-            return result, proof.of(original, result.graph, context.inputs.box(original))
+            box = context.inputs.box(original)
+            return result, proof.of(original, result.graph, box, result.found)
 
     def compared(self, graph: Graph) -> Compared:
         """Check a model, and run it beside the original."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from onnxfde.graph.affine import NoMatch
 from onnxfde.graph.edit import write_layer
-from onnxfde.graph.match import Match, Refusal, find_layers, reread
+from onnxfde.graph.match import Match, Refusal, find_layers, reread, size_of
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.options import MergeOptions
@@ -44,6 +44,7 @@ class MergeNeurons(MergeOptions):
         progress, work = context.progress, graph.copied()
         with progress.timed("match"):
             matches, refused = find_layers(work)
+            sizes = tuple(size_of(work, match) for match in matches)
         wanted = self.selected([match.name for match in matches])
         chosen = [match for match in matches if match.name in wanted]
         with progress.timed("partition"):
@@ -58,7 +59,7 @@ class MergeNeurons(MergeOptions):
                 continue
             changes.append(self.merged(work, now, found, studies, context))
         result = work if any(change.changed for change in changes) else graph
-        return PassResult(result, tuple(changes), tuple(refused))
+        return PassResult(result, tuple(changes), tuple(refused), found=sizes)
 
     def merged(
         self, work: Graph, now: Match, found: Match, studies: LayerStudies, context: Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from onnxfde.graph.match import Refusal
+from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import Blocks
@@ -89,10 +89,13 @@ class PassResult:
 
     graph: Graph
     layers: tuple[LayerChange, ...] = ()
+    """What became of the layers that were to be changed."""
     refused: tuple[Refusal, ...] = ()
     folded: tuple[Fold, ...] = ()
     small_weights: int = 0
     """How many weights were put into 8 bits."""
+    found: tuple[LayerSize, ...] = ()
+    """All layers of the graph before the pass, whether they were to be changed or not."""
 
     @property
     def model(self) -> ModelProto:
@@ -113,6 +116,7 @@ class PassResult:
             self.refused + after.refused,
             self.folded + after.folded,
             self.small_weights + after.small_weights,
+            self.found + after.found,
         )
 
 

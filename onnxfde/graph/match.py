@@ -12,8 +12,10 @@ it is (`reread`): its nodes are known, its weights have changed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,6 +63,23 @@ class Match:
     """The value that the layer reads."""
     result: str
     """The value that the layer makes."""
+
+
+class LayerSize(NamedTuple):
+    """How large a layer is, and at how many positions of one sample it is applied."""
+
+    inputs: int
+    neurons: int
+    outputs: int
+    positions: int
+
+
+def size_of(graph: Graph, match: Match) -> LayerSize:
+    """The size of a layer in its graph."""
+    layer = match.layer
+    values = math.prod(graph.known_lengths(match.activation.input[0]))
+    positions = max(1, values // max(layer.neurons, 1))
+    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions)
 
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:

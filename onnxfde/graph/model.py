@@ -202,6 +202,10 @@ class Graph:
         else:
             self.consumers.pop(name, None)
 
+    def known_lengths(self, name: str) -> list[int]:
+        """The lengths of those axes of a value that have a known length."""
+        return [d for d in self.shape(name) or () if isinstance(d, int)]
+
     def is_constant(self, name: str) -> bool:
         """Whether a value is the same in every run."""
         name = self._behind(name)[0]

@@ -1,17 +1,17 @@
-"""Intervals, and pairs of a value and its change, that contain what exact arithmetic gives.
+"""Intervals, and pairs of a value and its change, that contain the results of exact arithmetic.
 
     x ∈ X, x′ − x ∈ D  ⇒  f(x) ∈ f(X),  f(x′) − f(x) ∈ f′(X ∪ (X + D))·D ∩ (f(X + D) − f(X))
     x′y′ − xy = x′(y′ − y) + (x′ − x)y,   x′² − x² = 2xδ + δ²,   W(x′) − W(x) = W(x′ − x)
 
-Computed in float64 and rounded outward: one step after each elementary operation, and
-γ_k·(the same sum on absolute values), γ_k = ku/(1 − ku), after a sum of k products in any order.
-Functions of numpy are taken to be within 8u, and single products not to underflow. A zero stays
-zero.
+They are computed in float64 and rounded outward: by one floating-point step after each elementary
+operation, and by γ_k·(the same sum on absolute values), γ_k = ku/(1 − ku), after a sum of k
+products in any order. It is assumed that numpy's functions are accurate to 8u and that single
+products do not underflow. An end that is exactly zero stays zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,31 +19,38 @@ import numpy as np
 from onnxfde.numbers import FloatArray
 
 UNIT = 2.0**-53
+"""u, the unit roundoff of float64 (IEEE 754)."""
 TINY = float(np.finfo(np.float64).tiny)
+"""The smallest normal float64 (IEEE 754), more than any underflow can lose."""
 Linear = Callable[[FloatArray], FloatArray]
+"""A linear map of arrays, or one that only selects and moves elements."""
+Limits = tuple[FloatArray | float, FloatArray | float]
+"""The lowest and highest values of an input, of all its elements or of each."""
+Box = Mapping[str, Limits]
+"""The limits of every input of a model, by name."""
 
 
 class Uncertified(Exception):  # noqa: N818 - a reason to be shown, not a failure
-    """Carries the reason why there is no bound, with the node's name once that is known."""
+    """The reason why there is no bound, and the node it is about once that is known."""
 
     def __init__(self, reason: str, where: str = "") -> None:
-        """Name the reason, and the node."""
+        """Put the node before the reason."""
         super().__init__(f"{where}: {reason}" if where else reason)
         self.where = where
 
 
 def gamma(steps: int) -> float:
-    """The relative error that this many roundings can add up to."""
+    """γ_k: the relative error that k roundings can add up to."""
     return steps * UNIT / (1 - steps * UNIT)
 
 
 def up(a: FloatArray) -> FloatArray:
-    """The next larger numbers; zero stays."""
+    """The next larger numbers; zeros stay."""
     return np.where(a == 0, a, np.nextafter(a, np.inf))
 
 
 def down(a: FloatArray) -> FloatArray:
-    """The next smaller numbers; zero stays."""
+    """The next smaller numbers; zeros stay."""
     return np.where(a == 0, a, np.nextafter(a, -np.inf))
 
 
@@ -56,12 +63,12 @@ class Interval:
 
     @classmethod
     def point(cls, values: FloatArray) -> Interval:
-        """Numbers that are known."""
+        """Intervals of a single number each."""
         return cls(values, values)
 
     @classmethod
     def around(cls, mid: FloatArray, rad: FloatArray) -> Interval:
-        """All numbers this close to the middle."""
+        """All numbers within a distance of the middle."""
         return cls(down(mid - rad), up(mid + rad))
 
     @property
@@ -76,7 +83,7 @@ class Interval:
 
     @property
     def rad(self) -> FloatArray:
-        """The distance from the rounded middle to the farther end, or more."""
+        """At least the distance from the rounded middle to the farther end."""
         mid = self.mid
         return up(np.maximum(self.high - mid, mid - self.low))
 
@@ -87,16 +94,16 @@ class Interval:
 
     @property
     def is_zero(self) -> bool:
-        """Whether nothing but 0 is inside."""
+        """Whether every interval holds 0 alone."""
         return not (np.any(self.low) or np.any(self.high))
 
     @property
     def is_point(self) -> bool:
-        """Whether every interval is a number."""
+        """Whether every interval is a single number."""
         return bool(np.array_equal(self.low, self.high))
 
     def mapped(self, move: Linear) -> Interval:
-        """Both ends moved by something that rounds nothing."""
+        """The elements rearranged by a map that rounds nothing."""
         return Interval(move(self.low), move(self.high))
 
     def __neg__(self) -> Interval:
@@ -117,15 +124,15 @@ class Interval:
         return Interval(down(np.minimum.reduce(ends)), up(np.maximum.reduce(ends)))
 
     def meet(self, other: Interval) -> Interval:
-        """What both of two true enclosures contain."""
+        """The intersection, of two intervals that both hold the true value."""
         return Interval(np.maximum(self.low, other.low), np.minimum(self.high, other.high))
 
     def join(self, other: Interval) -> Interval:
-        """The smallest intervals that hold both."""
+        """The smallest intervals that contain both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     def widened(self, by: FloatArray | float) -> Interval:
-        """Larger by this much and what may underflow at both ends; 0 changes nothing."""
+        """Both ends moved outward by `by` and what may underflow; unchanged where `by` is 0."""
         more = by + TINY
         wide = Interval(down(self.low - more), up(self.high + more))
         same = np.broadcast_to(np.asarray(by) == 0, self.shape)
@@ -134,7 +141,7 @@ class Interval:
     def linear(
         self, apply: Linear, absolute: Linear, steps: int, bias: FloatArray | None = None
     ) -> Interval:
-        """W x + b, where `absolute` applies |W| and no sum has more than `steps` roundings."""
+        """W x + b: `apply` multiplies by W, `absolute` by |W|, with at most `steps` roundings."""
         slack = 2 * gamma(steps + 4)
         mid = self.mid
         rad = absolute(self.rad * (1 + slack) + slack * np.abs(mid))
@@ -151,7 +158,7 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A value of the original, its change in the result, and A, the value on absolute values."""
+    """A value of the original, its change in the result, and A, computed on absolute values."""
 
     value: Interval
     change: Interval
@@ -173,7 +180,7 @@ class Pair:
         return self.value if self.change.is_zero else self.value + self.change
 
     def mapped(self, move: Linear) -> Pair:
-        """Elements selected and moved, none computed."""
+        """The elements selected and moved, not computed with."""
         return Pair(self.value.mapped(move), self.change.mapped(move), move(self.size))
 
     def __neg__(self) -> Pair:
@@ -185,7 +192,7 @@ class Pair:
         return Pair(self.value + other.value, self.change + other.change, self.size + other.size)
 
     def __mul__(self, other: Pair) -> Pair:
-        """Products, x·y of two values that may have nothing to do with each other."""
+        """Products, x·y of any two values."""
         change = self.other * other.change + self.change * other.value
         swapped = self.value * other.change + self.change * other.other
         return Pair(self.value * other.value, change.meet(swapped), self.size * other.size)
@@ -197,7 +204,7 @@ class Pair:
     def linear(
         self, apply: Linear, absolute: Linear, steps: int, bias: FloatArray | None = None
     ) -> Pair:
-        """W x + b with the same W and b on both sides."""
+        """W x + b with the same W and b in both models."""
         size = absolute(self.size)
         return Pair(
             self.value.linear(apply, absolute, steps, bias),
@@ -207,7 +214,7 @@ class Pair:
 
 
 def square_change(value: Interval, change: Interval) -> Interval:
-    """(x + δ)² − x² = δ(2x + δ): at the corners, and for the least at δ = −x where that exists."""
+    """The range of (x + δ)² − x² = δ(2x + δ): extreme at the corners, or least at δ = −x."""
     if change.is_zero:
         return change
     least, most = [], []

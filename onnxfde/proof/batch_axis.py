@@ -1,152 +1,145 @@
-"""Whether samples stay apart: the certificate follows one, a dynamic leading axis may hold more.
+"""A certificate follows a single sample; this module checks that it then holds for whole batches.
 
-    f([a; b]) = [f(a); f(b)]      for every operator that a value with a leading axis of N meets
+    f([a; b]) = [f(a); f(b)]      for every node that reads a batch of samples a, b
 
-A value is *many* if its leading axis is N times as long for N samples, one block a sample. Shapes
-are also computed for `COUNTS` samples, by moving numbers only. Operators that move elements are
-tried on labelled ones; others must keep the leading axis where it is. What mixes samples, or
-computes with how many there are, raises `Uncertified`. Fixed axes are followed whole.
+A value is a *batch* if N samples make its leading axis N times as long, one block per sample; this
+starts at inputs whose leading axis has no fixed length. A node that only moves elements (`moves`
+in the table of operators) is run on labelled elements, all samples together and each alone; any
+other node must keep the leading axis in place. Shapes depend on N: they are computed for each N in
+`SAMPLE_COUNTS`, and their numbers may be selected and rearranged but not computed with. A node
+that mixes samples or computes with N raises `Uncertified`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.neurons.intervals import Pair, Uncertified
-from onnxfde.proof.rules import Site, Value
+from onnxfde.proof.node_call import Known, NodeCall, Value
+from onnxfde.proof.operators import OPERATORS, Operator
 
-COUNTS = (2, 3)
-Known = npt.NDArray[Any]
+SAMPLE_COUNTS = (2, 3)
+"""The batch sizes that are tried: two of them, so that no node can pass by assuming one size."""
+LABEL_TOLERANCE = 1e-9
+"""The relative difference between sums of labels that is put down to rounding; labels are integers,
+so elements of another sample differ by far more. Chosen; not tuned."""
 Batch = bool | tuple[Known, ...]
-"""Whether a value is many; of a shape, what it is for each of `COUNTS` samples."""
-MOVING_SHAPES = {
-    "Cast", "Concat", "ConstantOfShape", "Gather", "Identity", "Reshape", "Slice", "Squeeze",
-    "Transpose", "Unsqueeze",
-}  # fmt: skip
-MOVING = {
-    "Concat", "Expand", "Flatten", "Gather", "Pad", "ReduceMean", "ReduceSum", "Reshape", "Slice",
-    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-}  # fmt: skip
-ANY_INPUT = {"Add", "Sum", "Sub", "Mul", "Div", "MatMul", "Gemm"}
+"""Whether a value is a batch; for a shape, its numbers for each of `SAMPLE_COUNTS`."""
 MIXED = "it mixes the samples of a batch"
 COUNTED = "it computes with the number of samples"
 
 
-def batch_of(site: Site, name: str, made: Value, batches: Sequence[Batch]) -> Batch:
-    """What a node makes of inputs that are many."""
+def batch_of(call: NodeCall, name: str, made: Value, batches: Sequence[Batch]) -> Batch:
+    """Whether the output of a node is a batch, given which of its inputs are."""
     if all(b is False for b in batches):
         return False
-    if name == "Shape":
-        return tuple(shape_for(site, count) for count in COUNTS)
-    if not any(isinstance(a, Pair) for a in site.inputs):
-        return moved_shape(site, name, made, batches)
-    if name in MOVING:
-        return moved(site, name, batches)
+    operator = OPERATORS[name]
+    if operator.reads_shape:
+        return tuple(shape_for(call, count) for count in SAMPLE_COUNTS)
+    if not any(isinstance(a, Pair) for a in call.inputs):
+        return moved_shape(call, operator, made, batches)
+    if operator.moves:
+        return moved_elements(call, operator, batches)
     if any(isinstance(b, tuple) for b in batches):
         raise Uncertified(COUNTED)
-    check_kept(site, name, made, batches)
+    check_kept(call, operator, made, batches)
     return True
 
 
-def shape_for(site: Site, count: int) -> Known:
-    """The shape of a value that is many, for this many samples."""
-    first = site.inputs[0]
+def shape_for(call: NodeCall, count: int) -> Known:
+    """The shape of a batch of this many samples."""
+    first = call.inputs[0]
     assert first is not None
     lead, *rest = first.shape
-    options = site.options
+    options = call.options
     whole = np.asarray([count * lead, *rest], dtype=np.int64)
     return whole[options.get("start", 0) : options.get("end")]
 
 
-def moved_shape(site: Site, name: str, made: Value, batches: Sequence[Batch]) -> Batch:
-    """Numbers of a shape, selected and arranged."""
-    if name not in MOVING_SHAPES:
+def moved_shape(call: NodeCall, operator: Operator, made: Value, batches: Sequence[Batch]) -> Batch:
+    """The numbers of a shape after a node that selects or rearranges them, or fills the shape."""
+    if operator.on_known not in ("moves", "fills"):
         raise Uncertified(COUNTED)
-    found = tuple(site.evaluated(inputs_for(site, batches, i)) for i in range(len(COUNTS)))
+    found = tuple(call.evaluated(inputs_for(call, batches, i)) for i in range(len(SAMPLE_COUNTS)))
     if not isinstance(made, Pair):
         return found
-    if name != "ConstantOfShape":
+    if operator.on_known != "fills":
         raise Uncertified(COUNTED)
-    for a, count in zip(found, COUNTS, strict=True):
+    for a, count in zip(found, SAMPLE_COUNTS, strict=True):
         if not made.shape or a.shape != (count * made.shape[0], *made.shape[1:]):
             raise Uncertified(MIXED)
     return True
 
 
 def inputs_for(
-    site: Site, batches: Sequence[Batch], i: int, sample: int | None = None
+    call: NodeCall, batches: Sequence[Batch], i: int, sample: int | None = None
 ) -> list[Known | None]:
-    """What a node reads for `COUNTS[i]` samples or one of them, labels where a value is many."""
+    """What a node reads from `SAMPLE_COUNTS[i]` samples, or from one of them; batches as labels."""
     found: list[Known | None] = []
-    for place, (a, batch) in enumerate(zip(site.inputs, batches, strict=True)):
+    for place, (a, batch) in enumerate(zip(call.inputs, batches, strict=True)):
         if isinstance(batch, tuple):
-            found.append(batch[i] if sample is None else known(a))
+            found.append(batch[i] if sample is None else numbers_of(a))
         elif isinstance(a, Pair) and batch:
-            labels = labelled(a.shape, COUNTS[i]) * len(batches) + place
+            labels = labelled(a.shape, SAMPLE_COUNTS[i]) * len(batches) + place
             lead = a.shape[0]
             part = slice(None) if sample is None else slice(sample * lead, (sample + 1) * lead)
             found.append(labels[part])
         else:
-            found.append(known(a))
+            found.append(numbers_of(a))
     return found
 
 
-def known(a: Value | None) -> Known | None:
-    """A value that is the same for every sample."""
+def numbers_of(a: Value | None) -> Known | None:
+    """The array of a value that does not depend on the sample."""
     return a.value.low if isinstance(a, Pair) else a
 
 
 def labelled(shape: tuple[int, ...], count: int) -> Known:
-    """Different numbers for every element of several samples."""
+    """A batch of this many samples in which every element is a different number."""
     size = count * int(np.prod(shape))
     return np.arange(1.0, size + 1).reshape(count * shape[0], *shape[1:])
 
 
-def moved(site: Site, name: str, batches: Sequence[Batch]) -> bool:
-    """True if elements of several samples end up as those of each by itself.
+def moved_elements(call: NodeCall, operator: Operator, batches: Sequence[Batch]) -> bool:
+    """True if a node moves the elements of each sample as it would if that sample were alone.
 
-    A Reshape that fails for several samples fixes how many there are, to the one that is followed.
+    False if a Reshape fails for several samples: its output then has room for one sample only, the
+    one that is followed.
     """
-    for i, count in enumerate(COUNTS):
-        apart = [site.evaluated(inputs_for(site, batches, i, sample)) for sample in range(count)]
+    for i, count in enumerate(SAMPLE_COUNTS):
+        apart = [call.evaluated(inputs_for(call, batches, i, sample)) for sample in range(count)]
         try:
-            together = site.evaluated(inputs_for(site, batches, i))
+            together = call.evaluated(inputs_for(call, batches, i))
         except Uncertified:
-            if name == "Reshape" and i == 0:
+            if operator.fixes_count and i == 0:
                 return False
             raise Uncertified(MIXED) from None
-        if apart[0].ndim == 0 or not alike(together, np.concatenate(apart)):
+        if apart[0].ndim == 0 or not equal_labels(together, np.concatenate(apart)):
             raise Uncertified(MIXED)
     return True
 
 
-def alike(a: Known, b: Known) -> bool:
-    """Whether two arrays are the same but for rounding."""
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=0)
+def equal_labels(a: Known, b: Known) -> bool:
+    """Whether two arrays of labels, or of their sums, are equal up to rounding."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=LABEL_TOLERANCE, atol=0)
 
 
-def check_kept(site: Site, name: str, made: Value, batches: Sequence[Batch]) -> None:
-    """Refuse what does not keep samples on the leading axis and apart."""
-    options, shape = site.options, made.shape
+def check_kept(call: NodeCall, operator: Operator, made: Value, batches: Sequence[Batch]) -> None:
+    """Refuse a node that does not keep the leading axis in place and its samples apart."""
     for place, batch in enumerate(batches):
-        a = site.inputs[place]
+        a = call.inputs[place]
         if not batch or a is None:
             continue
-        kept = len(a.shape) == len(shape) and a.shape[:1] == shape[:1]
-        if not kept or (place > 0 and name not in ANY_INPUT):
+        kept = len(a.shape) == len(made.shape) and a.shape[:1] == made.shape[:1]
+        if not kept or (place > 0 and operator.batch_inputs == "first"):
             raise Uncertified(MIXED)
-    default = 1 if site.opset < 13 else -1
-    if name == "Softmax" and options.get("axis", default) % len(shape) == 0:
-        raise Uncertified(MIXED)
-    if name == "Gemm" and (batches[1] or (batches[0] and options.get("transA", 0))):
+    if operator.mixes(call, batches):
         raise Uncertified(MIXED)
 
 
 def check_chain(x: Pair, columns: bool) -> None:
-    """Refuse a chain along the leading axis."""
+    """Refuse a chain that starts at a batch and runs along its leading axis."""
     if len(x.shape) < (3 if columns else 2):
         raise Uncertified(MIXED)

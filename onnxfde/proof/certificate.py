@@ -1,38 +1,44 @@
-"""How much a result can differ from its original over a whole box of inputs: a proof, not a sample.
+"""How far a result can be from its original over a whole box of inputs: a proof, not a sample.
 
-    |y′(x) − y(x)| ≤ bound   for all x in the box, the stored weights in exact arithmetic
+    |y′(x) − y(x)| ≤ bound   for all x in the box, with the stored weights in exact arithmetic
 
-Values of the two graphs are paired from the outputs back to the inputs (`pairing`): where both are
-chains of affine maps and squares, as chains; where the same operator makes both, by its rule; else
-each by itself, and the intervals are subtracted. One sample is followed: a dynamic leading axis has
-length 1. Execution in the stored type adds rounding, which is estimated apart as 16·u·(A + |y|), A
-the original on absolute values.
+`pairing` follows each value of the two graphs from the outputs back to the inputs, for one sample;
+`batch_axis` checks that batches behave the same. Running the models in their stored type adds
+rounding, which is not part of the bound but estimated beside it, as 16·u·(A + |y|), where A is the
+original evaluated on absolute values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onnxfde.errors import VerificationError
-from onnxfde.graph.match import find_layers
+from onnxfde.graph.match import LayerSize
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ValueInfoProto
 from onnxfde.graph.tensors import FLOATS, numpy_dtype
-from onnxfde.neurons.intervals import Uncertified
+from onnxfde.neurons.intervals import Box, Uncertified
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Array, FloatArray
-from onnxfde.proof.affine_bounds import squares
-from onnxfde.proof.layer_bounds import MOST_WORK, gram_work, work
-from onnxfde.proof.pairing import Box, Pairing
+from onnxfde.proof.layer_bounds import MOST_FORM_WORK, form_work, gram_work
+from onnxfde.proof.pairing import Pairing
 
 CHEAP_FLOPS = 4e9
+"""Operations up to which a certificate is made without being asked for: a fraction of a second at
+1e10 per second. Chosen; not tuned."""
+LAYER_FACTOR = 4
+"""Work of a layer's certificate in units of the work for the forms of one layer: two layers, value
+and change. An estimate from `layer_bounds`."""
+WINDOW_FACTOR = 10
+"""Runs of a convolution or pool per certificate: eight in `rules.weighted_sum`, rounded up."""
 
 
 @dataclass(frozen=True)
 class OutputBound:
-    """The largest possible change of one output, and the largest that was seen."""
+    """The largest possible change of one output, and the largest that was measured."""
 
     name: str
     bound: float
@@ -41,12 +47,12 @@ class OutputBound:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Bounds for every floating-point output; `unavailable` says why there are none."""
+    """A bound for every floating-point output; `unavailable` says why there is none."""
 
     box: str
     outputs: tuple[OutputBound, ...] = ()
     rounding: float | None = None
-    """An estimate of what execution in the stored type may add."""
+    """An estimate of what running the models in their stored type may add."""
     unavailable: str | None = None
 
     @property
@@ -56,7 +62,7 @@ class Certificate:
         return np.inf if self.unavailable else max(known, default=0.0)
 
     def beside(self, before: list[Array], after: list[Array]) -> Certificate:
-        """With the largest change that was seen, if the models were run."""
+        """The certificate with the largest change between outputs of the two models filled in."""
         with np.errstate(invalid="ignore"):
             floats = [
                 float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0))
@@ -76,53 +82,57 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether a certificate is wanted (None: if it is cheap), and how large it may be."""
+    """Whether a certificate is wanted (None: if it is cheap), and how large its bound may be."""
 
     wanted: bool | None = None
     limit: float | None = None
 
-    def of(self, original: Graph, result: Graph, box: Box) -> Certificate | None:
-        """The certificate of a result, if it is wanted."""
+    def of(
+        self, original: Graph, result: Graph, box: Box, layers: Iterable[LayerSize]
+    ) -> Certificate | None:
+        """The certificate of a result, if it is wanted; `layers` are those of the original."""
         if self.wanted is False or result.model is original.model:
             return None
-        if self.wanted is None and not cheap(original):
+        if self.wanted is None and not cheap_to_certify(original, layers):
             text = "not certified: it would take a while (ask for it with --certify)"
-            return Certificate(described(box), unavailable=text)
+            return Certificate(box_text(box), unavailable=text)
         return certify(original, result, box)
 
     def holds(self, found: Certificate | None) -> bool:
-        """Whether a certificate is small enough (no change needs none)."""
+        """Whether a certificate keeps the limit; a model that did not change needs none."""
         return self.limit is None or found is None or found.largest <= self.limit
 
     def failure(self, found: Certificate) -> VerificationError:
-        """What to say when it is not."""
+        """The error for a certificate that does not keep the limit."""
         if found.unavailable:
             return VerificationError(f"{found.unavailable}; --max-certified-error cannot be kept")
         return VerificationError(
             f"the certified error {found.largest:.3g} exceeds --max-certified-error "
-            f"{self.limit:g} in the {found.box}; allow more, or leave more neurons"
+            f"{self.limit:g} in the {found.box}; allow a larger error or keep more neurons"
         )
 
 
 def certify(original: Graph, result: Graph, box: Box) -> Certificate:
     """Bound the change of every output over a box of inputs."""
-    pairing, text = Pairing(original, result, box), described(box)
+    pairing, text = Pairing(original, result, box), box_text(box)
     try:
         with np.errstate(all="ignore"):
-            found = [(value, pairing.output(value.name)) for value in floating(original, result)]
+            found = [
+                (value, pairing.output(value.name)) for value in floating_outputs(original, result)
+            ]
     except Uncertified as reason:
         return Certificate(text, unavailable=f"not certified: {reason}")
-    bounds = tuple(OutputBound(v.name, largest(p.change.size)) for v, p in found)
+    bounds = tuple(OutputBound(v.name, largest_of(p.change.size)) for v, p in found)
     if not all(np.isfinite(output.bound) for output in bounds):
         return Certificate(text, unavailable="not certified: the values overflow in this range")
     most = [
-        ROUNDOFF[numpy_dtype(v.type.tensor_type.elem_type).name] * largest(p.size + p.value.size)
+        ROUNDOFF[numpy_dtype(v.type.tensor_type.elem_type).name] * largest_of(p.size + p.value.size)
         for v, p in found
     ]
     return Certificate(text, bounds, ROUNDING_STEPS * max(most, default=0.0))
 
 
-def floating(original: Graph, result: Graph) -> list[ValueInfoProto]:
+def floating_outputs(original: Graph, result: Graph) -> list[ValueInfoProto]:
     """The floating-point outputs; others have no bound and must be computed as before."""
     found = []
     for value in original.model.graph.output:
@@ -136,7 +146,7 @@ def floating(original: Graph, result: Graph) -> list[ValueInfoProto]:
 
 
 def unchanged(original: Graph, result: Graph, name: str) -> bool:
-    """Whether the same nodes and constants make a value in both models."""
+    """Whether a value is computed by the same nodes from the same constants in both models."""
     stack, seen = [name], set[str]()
     while stack:
         name = stack.pop()
@@ -151,42 +161,36 @@ def unchanged(original: Graph, result: Graph, name: str) -> bool:
     return True
 
 
-def cost(original: Graph) -> float:
-    """About how many floating-point operations a certificate of this model takes."""
+def certificate_cost(original: Graph, layers: Iterable[LayerSize]) -> float:
+    """About how many floating-point operations the certificate of a model takes."""
     total = 0.0
-    for match in find_layers(original)[0]:
-        layer = squares(match.layer)
-        lengths = known_lengths(original, match.activation.input[0])
-        rows = max(1, int(np.prod(lengths)) // max(match.layer.neurons, 1))
-        whole = work(layer, layer, same=True, rows=rows)
-        total += 4 * (whole if whole <= MOST_WORK else gram_work(layer, layer))
+    for inputs, neurons, outputs, positions in layers:
+        whole = form_work(inputs, neurons, outputs, positions)
+        by_gram = gram_work(inputs, 2 * neurons, outputs)
+        total += LAYER_FACTOR * (whole if whole <= MOST_FORM_WORK else by_gram)
     for node in original.model.graph.node:
-        lengths = known_lengths(original, node.output[0])
+        lengths = original.known_lengths(node.output[0])
         weight = original.constant(node.input[1]) if op(node) == "Conv" else None
         if weight is not None:
-            total += 10 * float(np.prod(lengths[-weight.values.ndim + 2 :])) * weight.values.size
+            places = float(np.prod(lengths[-weight.values.ndim + 2 :]))
+            total += WINDOW_FACTOR * places * weight.values.size
         elif op(node) in ("AveragePool", "MaxPool"):
             kernel = attributes(node).get("kernel_shape", [1])
-            total += 10 * float(np.prod(lengths)) * float(np.prod(kernel))
+            total += WINDOW_FACTOR * float(np.prod(lengths)) * float(np.prod(kernel))
     return total
 
 
-def known_lengths(graph: Graph, name: str) -> list[int]:
-    """The lengths of a value's axes that are known."""
-    return [d for d in graph.shape(name) or () if isinstance(d, int)]
-
-
-def cheap(original: Graph) -> bool:
+def cheap_to_certify(original: Graph, layers: Iterable[LayerSize]) -> bool:
     """Whether a certificate takes a fraction of a second."""
-    return cost(original) <= CHEAP_FLOPS
+    return certificate_cost(original, layers) <= CHEAP_FLOPS
 
 
-def largest(a: FloatArray) -> float:
+def largest_of(a: FloatArray) -> float:
     """The largest element."""
     return float(np.max(a, initial=0.0))
 
 
-def described(box: Box) -> str:
+def box_text(box: Box) -> str:
     """The box as a user reads it."""
     texts = {
         f"range [{low:g}, {high:g}]" if np.ndim(low) == np.ndim(high) == 0 else "range of the data"

@@ -1,18 +1,20 @@
-"""What a layer of squares can give, and how much another one can differ, over a box of inputs.
+"""The range of a layer of squares over a box of inputs, and how far another layer can be from it.
 
     o = c + Σ_i V_i (u_i·z)² = c + zᵀQz,   z = (x, 1),  x = m + r·t,  t ∈ [−1, 1]ᵈ
     o ∈ const ± Σ_{j≠l} |r_j Q_jl r_l| + Σ_j range of q_j t² + l_j t      (exact in each variable)
     o′(x + δ) − o(x) = zᵀ(Q′ − Q)z + 2 zᵀQ′δ + δᵀQ′δ,   δ = e + s·τ       (the same in t and τ)
 
-True of the stored weights in exact arithmetic: added is γ_k·(|V|(|U||z|)² + |c|) of both layers,
-k = n + 5 and the roundings that made U (twice) and V, and γ_{3d+20}·(the transformed forms on
-absolute values). Where all Q cost more than `MOST_WORK`, or one has
-more entries than `MOST_FORM`, the off-diagonal part is bounded by
+The bounds hold for the stored weights in exact arithmetic. To cover the rounding of float64 they
+are widened by γ_k·(|V|(|U||z|)² + |c|) for each layer, where k = n + 5 + twice the roundings that
+made U + those that made V, and by γ_{3d+23}·(the forms in t and τ on absolute values).
+
+If writing out all Q takes more than `MOST_FORM_WORK` operations, or a single Q has more than
+`MOST_FORM_ENTRIES` entries, the off-diagonal part A of Q′ − Q is bounded without writing it out:
 
     |Σ_{j≠l} A_jl t_j t_l| ≤ √(d(d−1))·‖A − diag A‖_F,   ‖A‖_F² = Σ_ij V_i V_j (a_i·a_j)²
 
-which is about 1.25 times as much, but sees nothing below 1e-6 of |V|(|U||z|)²; layers that are too
-large even for that are subtracted as intervals.
+That is √(π/2) ≈ 1.25 times larger if the entries of A look Gaussian, and cannot resolve changes
+below 1e-6 of |V|(|U||z|)². Layers too large even for that are subtracted as intervals.
 """
 
 from __future__ import annotations
@@ -23,61 +25,66 @@ import numpy as np
 
 from onnxfde.neurons.intervals import Interval, gamma
 from onnxfde.numbers import FloatArray
-from onnxfde.proof.affine_bounds import FINAL, Squares, magnitude, moved, through
+from onnxfde.proof.affine_bounds import OUTWARD, Squares, layer_magnitude, layer_range, layer_shift
 
-MOST_WORK = 6e10
+MOST_FORM_WORK = 6e10
+"""Operations that writing out and bounding all Q may take: six seconds at 1e10 per second. Chosen;
+not tuned."""
 MOST_GRAM_WORK = 6e11
-MOST_ENTRIES = 4_000_000
-MOST_FORM = 20_000_000
-"""Entries of one Q, of which several copies are held."""
-PASSES = 20
-"""Operations on each entry of Q besides writing it out, for each row."""
+"""Multiplications that the Frobenius norms may take: a minute at 1e10 per second. Chosen; not
+tuned."""
+MOST_CHUNK_ENTRIES = 4_000_000
+"""Entries of an array that is worked on at once, 32 MB in float64. Chosen; not tuned."""
+MOST_FORM_ENTRIES = 20_000_000
+"""Entries of a single Q, 160 MB in float64, of which several copies are held. Chosen; not tuned."""
+FORM_PASSES = 20
+"""Operations per entry of Q and row of inputs, besides writing Q out. Estimated from `Centred`."""
 
 
 def layer_change(
     before: Squares, after: Squares, x: Interval, shift: Interval, same: bool = False
 ) -> tuple[Interval, Interval]:
     """The range of a layer over rows of intervals, and of its change: o′(x + δ) − o(x)."""
-    value = through(before, x)
+    value = layer_range(before, x)
+    inputs, outputs = before[0].weight.shape[1], len(before[1].weight)
+    both = len(before[0].weight) + len(after[0].weight)
+    neurons = len(before[0].weight) if same else both
+    exact = form_work(inputs, neurons, outputs, len(x.low)) <= MOST_FORM_WORK
     if same and shift.is_zero:
-        refined = work(before, before, same, len(x.low)) <= MOST_WORK
         zero = Interval.point(np.zeros(value.shape))
-        return (value.meet(form_range(before, x)) if refined else value), zero
-    if work(before, after, same, len(x.low)) <= MOST_WORK:
+        return (value.meet(form_range(before, x)) if exact else value), zero
+    if exact:
         closer, change = joint_change(before, after, x, shift, same)
         return value.meet(closer), change
-    change = moved(after, x, shift)
-    if not same and gram_work(before, after) <= MOST_GRAM_WORK:
+    change = layer_shift(after, x, shift)
+    if not same and gram_work(inputs, both, outputs) <= MOST_GRAM_WORK:
         change = change + gram_change(before, after, x)
     elif not same:
-        change = change + (through(after, x) - value)
+        change = change + (layer_range(after, x) - value)
     return value, change
 
 
-def work(before: Squares, after: Squares, same: bool = False, rows: int = 1) -> float:
-    """Operations to write out and bound the forms of two layers; infinite if one is too large."""
-    outputs, inputs = len(before[1].weight), before[0].weight.shape[1] + 1
-    neurons = len(before[0].weight) + (0 if same else len(after[0].weight))
-    if inputs**2 > MOST_FORM:
+def form_work(inputs: int, neurons: int, outputs: int, rows: int = 1) -> float:
+    """Operations to write out and bound the forms of layers; infinite if they are too large."""
+    if (inputs + 1) ** 2 > MOST_FORM_ENTRIES:
         return np.inf
-    return float(outputs * (neurons + PASSES * rows) * inputs**2)
+    return float(outputs * (neurons + FORM_PASSES * rows) * (inputs + 1) ** 2)
 
 
-def gram_work(before: Squares, after: Squares) -> float:
-    """Multiplications for the Gram matrix of two layers."""
-    neurons = len(before[0].weight) + len(after[0].weight)
-    return float(neurons**2 * (before[0].weight.shape[1] + len(before[1].weight)))
+def gram_work(inputs: int, neurons: int, outputs: int) -> float:
+    """Multiplications for the Gram matrix of all neurons of two layers."""
+    return float(neurons**2 * (inputs + outputs))
 
 
 def roundings(layer: Squares) -> int:
-    """Roundings behind an entry of Q, and one to subtract it from another."""
+    """Roundings in an entry of Q, including one for subtracting it from another."""
     first, second = layer
     return 2 * first.steps + second.steps + len(first.weight) + 5
 
 
 def margin(layer: Squares, x: FloatArray) -> FloatArray:
     """What the rounding of Q can add to zᵀQz."""
-    return np.asarray(gamma(roundings(layer)) * FINAL * magnitude(layer, x))
+    return np.asarray(gamma(roundings(layer)) * OUTWARD * layer_magnitude(layer, x))
 
 
 def moved_margin(layer: Squares, x: FloatArray, shift: FloatArray) -> FloatArray:
@@ -85,19 +92,19 @@ def moved_margin(layer: Squares, x: FloatArray, shift: FloatArray) -> FloatArray
     first, second = layer
     extra = shift @ first.size[0].T
     most = (extra * (2 * first.magnitude(x) + extra)) @ second.size[0].T
-    return np.asarray(gamma(roundings(layer)) * FINAL * most)
+    return np.asarray(gamma(roundings(layer)) * OUTWARD * most)
 
 
-def chunks(layers: tuple[Squares, ...], rows: int) -> Iterator[slice]:
-    """Slices of the outputs whose forms fit into little memory."""
+def output_chunks(layers: tuple[Squares, ...], rows: int) -> Iterator[slice]:
+    """Slices of the outputs that are few enough for their forms to fit into little memory."""
     width = layers[0][0].weight.shape[1] + 1
     longest = max(width, rows, *(len(first.weight) for first, _ in layers))
-    outputs, step = len(layers[0][1].weight), max(1, MOST_ENTRIES // (width * longest))
+    outputs, step = len(layers[0][1].weight), max(1, MOST_CHUNK_ENTRIES // (width * longest))
     yield from (slice(i, i + step) for i in range(0, outputs, step))
 
 
-def forms(layer: Squares, part: slice) -> FloatArray:
-    """Q of some outputs, c in its corner."""
+def quadratic_forms(layer: Squares, part: slice) -> FloatArray:
+    """Q of some of the outputs, with c added in the corner."""
     first, second = layer
     rows = np.column_stack([first.weight, first.bias])
     weight = second.weight[part]
@@ -108,40 +115,43 @@ def forms(layer: Squares, part: slice) -> FloatArray:
 
 
 def form_range(layer: Squares, x: Interval) -> Interval:
-    """The range of a layer by its quadratic forms."""
-    found = [Centred(forms(layer, p), x).range() for p in chunks((layer,), len(x.low))]
+    """The range of a layer, from its quadratic forms."""
+    found = [
+        Centred(quadratic_forms(layer, p), x).range() for p in output_chunks((layer,), len(x.low))
+    ]
     return gathered(found).widened(margin(layer, x.size))
 
 
 def joint_change(
     before: Squares, after: Squares, x: Interval, shift: Interval, same: bool
 ) -> tuple[Interval, Interval]:
-    """The same, and the range of the change as a form in x and δ together."""
+    """The range of a layer and of its change, the latter from a form in x and δ together."""
     own = margin(before, x.size)
     rounding = moved_margin(after, x.size, shift.size)
     if not same:
         rounding = rounding + own + margin(after, x.size)
     values, changes = [], []
-    for part in chunks((before,) if same else (before, after), len(x.low)):
-        old = forms(before, part)
+    for part in output_chunks((before,) if same else (before, after), len(x.low)):
+        old = quadratic_forms(before, part)
         values.append(Centred(old, x).range())
-        new = old if same else forms(after, part)
+        new = old if same else quadratic_forms(after, part)
         centred = Centred(np.zeros_like(old) if same else new - old, x)
         changes.append((centred if shift.is_zero else centred.moved(new, x, shift)).range())
     return gathered(values).widened(own), gathered(changes).widened(rounding)
 
 
 def gathered(parts: list[Interval]) -> Interval:
-    """Outputs by rows (k × P each) as one array of rows by outputs."""
+    """Arrays of outputs by rows (k × P each), joined into one array of rows by outputs."""
     low, high = np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts])
     return Interval(np.ascontiguousarray(low.T), np.ascontiguousarray(high.T))
 
 
 class Centred:
-    """Quadratic forms in t ∈ [−1, 1]: k forms over P boxes.
+    """Quadratic forms in t ∈ [−1, 1]ᵈ (and τ): k forms over P boxes.
 
-    `constant` and `rest` (the off-diagonal sum) are k × P; `single` is the summed range of the
-    terms in one variable, and `size` everything on absolute values, for the rounding.
+    `constant`, `rest` (the sum of the off-diagonal terms) and `size` (all terms on absolute values,
+    for the rounding) are k × P; `slope` and `curve` are the terms in t_j and t_j², and `single`
+    holds the ranges of the terms in each τ_j.
     """
 
     def __init__(self, q: FloatArray, x: Interval) -> None:
@@ -159,7 +169,7 @@ class Centred:
         self.steps = 3 * q.shape[-1] + 20
 
     def moved(self, q: FloatArray, x: Interval, shift: Interval) -> Centred:
-        """With 2zᵀqδ + δᵀqδ added."""
+        """These forms plus 2zᵀqδ + δᵀqδ."""
         mid, rad, e, s = x.mid, x.rad, shift.mid, shift.rad
         a, b = q[:, :-1, :-1], q[:, :-1, -1]
         absolute, turned = np.abs(a), a.transpose(0, 2, 1)
@@ -178,7 +188,7 @@ class Centred:
         terms = [*self.single, term_range(self.curve, self.slope)]
         low = self.constant - self.rest + sum(t.low.sum(axis=-1) for t in terms)
         high = self.constant + self.rest + sum(t.high.sum(axis=-1) for t in terms)
-        return Interval(low, high).widened(gamma(self.steps) * FINAL * self.size)
+        return Interval(low, high).widened(gamma(self.steps) * OUTWARD * self.size)
 
 
 def diagonal(a: FloatArray) -> FloatArray:
@@ -203,7 +213,7 @@ def term_range(q: FloatArray, slope: FloatArray) -> Interval:
 
 
 def gram_change(before: Squares, after: Squares, x: Interval) -> Interval:
-    """O′(x) − o(x) over the hull of all rows, off-diagonals by their Frobenius norm."""
+    """The range of o′(x) − o(x) over the hull of all rows, by the Frobenius norm."""
     hull = Interval(x.low.min(axis=0, keepdims=True), x.high.max(axis=0, keepdims=True))
     mid, rad = hull.mid, hull.rad
     rows = np.vstack([first.weight for first, _ in (before, after)])
@@ -216,16 +226,16 @@ def gram_change(before: Squares, after: Squares, x: Interval) -> Interval:
     found = Interval(constant + terms.low.sum(axis=1), constant + terms.high.sum(axis=1))
     lengths = np.abs(weight) @ np.einsum("ij,ij->i", rows, rows)
     rest = frobenius(weight, rows) - np.einsum("kj,kj->k", curve, curve)
-    rest = np.maximum(rest, 0.0) + gamma(4 * (width + count) + 20) * FINAL * lengths**2
+    rest = np.maximum(rest, 0.0) + gamma(4 * (width + count) + 20) * OUTWARD * lengths**2
     steps = max(roundings(before), roundings(after)) + count + 4 * width + 20
-    rounding = magnitude(before, hull.size) + magnitude(after, hull.size)
-    spread = np.sqrt(rest * width * (width - 1)) * FINAL
-    return found.widened(spread + gamma(steps) * FINAL * rounding[0])
+    rounding = layer_magnitude(before, hull.size) + layer_magnitude(after, hull.size)
+    spread = np.sqrt(rest * width * (width - 1)) * OUTWARD
+    return found.widened(spread + gamma(steps) * OUTWARD * rounding[0])
 
 
 def frobenius(weight: FloatArray, rows: FloatArray) -> FloatArray:
     """Σ_ij V_ki V_kj (a_i·a_j)² for each k, block by block."""
-    step = max(1, MOST_ENTRIES // len(rows))
+    step = max(1, MOST_CHUNK_ENTRIES // len(rows))
     total = np.zeros(len(weight))
     for i in range(0, len(rows), step):
         gram = (rows[i : i + step] @ rows.T) ** 2

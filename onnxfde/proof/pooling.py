@@ -2,8 +2,8 @@
 
     window i of an axis begins at i·stride − pad and has (kernel − 1)·dilation + 1 elements
 
-With `ceil_mode` the last window may reach over the end, but must begin inside the value or the
-padding before it. Forms that runtimes disagree on have no windows.
+With `ceil_mode` the last window may reach past the end, but must begin inside the value or the
+padding before it. Forms that runtimes disagree on raise `Uncertified`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from onnxfde.numbers import FloatArray
 
 
 @dataclass(frozen=True)
-class Axis:
-    """Windows along one axis: padding on both sides, how many there are, and their steps."""
+class WindowAxis:
+    """Windows along one axis: the padding before and after it, and their number, span and steps."""
 
     before: int
     after: int
@@ -31,41 +31,45 @@ class Axis:
 
     @property
     def starts(self) -> slice:
-        """Which windows there are, of all that would fit."""
+        """The windows that are taken, of those that start at every element."""
         return slice(0, (self.count - 1) * self.stride + 1, self.stride)
 
 
-def axis(length: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> Axis:
-    """Windows with explicit padding."""
+def padded_axis(
+    length: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]
+) -> WindowAxis:
+    """Windows along an axis with explicit padding."""
     span = (kernel - 1) * dilation + 1
     room = length + sum(pads) - span
     if room < 0:
         raise Uncertified("its windows are larger than what it reads")
-    return Axis(*pads, room // stride + 1, span, stride, dilation)
+    return WindowAxis(*pads, room // stride + 1, span, stride, dilation)
 
 
-def with_rest(found: Axis, length: int) -> Axis:
-    """With one more window for the elements that are left (`ceil_mode`)."""
+def with_last_window(found: WindowAxis, length: int) -> WindowAxis:
+    """The windows, with one more for the elements that are left over (`ceil_mode`)."""
     room = length + found.before + found.after - found.span
     start = found.count * found.stride
     if room % found.stride == 0 or start >= length + found.before:
         return found
     after = start + found.span - length - found.before
-    return Axis(found.before, after, found.count + 1, found.span, found.stride, found.dilation)
+    return WindowAxis(
+        found.before, after, found.count + 1, found.span, found.stride, found.dilation
+    )
 
 
-def same_size(length: int, kernel: int, stride: int, lower: bool) -> Axis:
-    """As many windows as steps fit into the axis (`auto_pad` SAME)."""
+def same_size_axis(length: int, kernel: int, stride: int, lower: bool) -> WindowAxis:
+    """One window per step along the axis, rounded up (`auto_pad` SAME)."""
     count = -(-length // stride)
     total = (count - 1) * stride + kernel - length
     if total < 0:
-        raise Uncertified("its windows leave out elements, with auto_pad")
+        raise Uncertified("with auto_pad its windows leave out elements")
     more, less = total - total // 2, total // 2
     before, after = (more, less) if lower else (less, more)
-    return Axis(before, after, count, kernel, stride, 1)
+    return WindowAxis(before, after, count, kernel, stride, 1)
 
 
-def axes_of(shape: tuple[int, ...], options: dict[str, Any]) -> list[Axis]:
+def window_axes(shape: tuple[int, ...], options: dict[str, Any]) -> list[WindowAxis]:
     """The windows of a pool over a value of this shape, axis by axis."""
     kernel = options["kernel_shape"]
     ones, zeros = [1] * len(kernel), [0] * len(kernel)
@@ -76,16 +80,16 @@ def axes_of(shape: tuple[int, ...], options: dict[str, Any]) -> list[Axis]:
     lengths = shape[2:]
     steps = zip(lengths, kernel, strides, strict=True)
     if auto in (b"SAME_UPPER", b"SAME_LOWER"):
-        return [same_size(*step, auto == b"SAME_LOWER") for step in steps]
+        return [same_size_axis(*step, auto == b"SAME_LOWER") for step in steps]
     pads = options.get("pads") or zeros * 2
     pads = zeros * 2 if auto == b"VALID" else pads
     sides = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
-    found = [axis(*step, d, p) for step, d, p in zip(steps, dilations, sides, strict=True)]
-    return [with_rest(a, n) for a, n in zip(found, lengths, strict=True)] if ceil else found
+    found = [padded_axis(*step, d, p) for step, d, p in zip(steps, dilations, sides, strict=True)]
+    return [with_last_window(a, n) for a, n in zip(found, lengths, strict=True)] if ceil else found
 
 
-def windows(a: FloatArray, axes: list[Axis], fill: float) -> FloatArray:
-    """Each window's elements on as many new axes, `fill` outside of the value."""
+def pool_windows(a: FloatArray, axes: list[WindowAxis], fill: float) -> FloatArray:
+    """The elements of each window along new axes, with `fill` outside of the value."""
     widths = [(0, 0), (0, 0), *((x.before, x.after) for x in axes)]
     padded = np.pad(a, widths, constant_values=fill)
     over = tuple(range(2, a.ndim))
@@ -94,18 +98,18 @@ def windows(a: FloatArray, axes: list[Axis], fill: float) -> FloatArray:
     return np.asarray(found[(slice(None), slice(None), *starts, *inside)])
 
 
-def last(axes: list[Axis]) -> tuple[int, ...]:
-    """Where a window's elements are."""
+def element_axes(axes: list[WindowAxis]) -> tuple[int, ...]:
+    """The axes that hold the elements of each window."""
     return tuple(range(-len(axes), 0))
 
 
 def average_pool(a: FloatArray, options: dict[str, Any]) -> FloatArray:
-    """The mean of each window, of its elements inside the value unless padding counts."""
-    axes = axes_of(a.shape, options)
-    total = windows(a, axes, 0.0).sum(axis=last(axes))
+    """The mean of each window, over its elements inside the value unless padding counts."""
+    axes = window_axes(a.shape, options)
+    total = pool_windows(a, axes, 0.0).sum(axis=element_axes(axes))
     if not options.get("count_include_pad", 0):
-        inside = windows(np.ones((1, 1, *a.shape[2:])), axes, 0.0)
-        return np.asarray(total / inside.sum(axis=last(axes)))
+        inside = pool_windows(np.ones((1, 1, *a.shape[2:])), axes, 0.0)
+        return np.asarray(total / inside.sum(axis=element_axes(axes)))
     if options.get("ceil_mode", 0):
         raise Uncertified("it has ceil_mode together with count_include_pad")
     return np.asarray(total / np.prod(options["kernel_shape"]))
@@ -113,5 +117,5 @@ def average_pool(a: FloatArray, options: dict[str, Any]) -> FloatArray:
 
 def max_pool(a: FloatArray, options: dict[str, Any]) -> FloatArray:
     """The maximum of each window."""
-    axes = axes_of(a.shape, options)
-    return np.asarray(windows(a, axes, -np.inf).max(axis=last(axes)))
+    axes = window_axes(a.shape, options)
+    return np.asarray(pool_windows(a, axes, -np.inf).max(axis=element_axes(axes)))

@@ -1,10 +1,10 @@
-"""Reading a value backwards: from it to the value it is a chain of affine maps and squares of.
+"""Reading a graph backwards from a value, as far as affine maps and squares reach.
 
-    base → F_1 → x² → F_2 → … → F_r → value       along the features of `rows` or `columns`
+    base → F_1 → x² → F_2 → … → F_r → value       features along `rows` or `columns`
 
-Constants, Identity, Dropout, Cast and a Flatten that keeps the features belong to the maps. A path
-begins and ends with a Gemm or MatMul. `joints` are the values between two of them that no square
-separates: two graphs that both have one are compared there.
+A chain begins and ends with a Gemm or MatMul. Constant factors and terms, Identity, Dropout, Cast
+and a Flatten that keeps the features become part of the maps. A *joint* is a value between two Gemm
+or MatMul nodes with no square between them: where two graphs share one, they are compared there.
 """
 
 from __future__ import annotations
@@ -32,48 +32,57 @@ from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.chain_bounds import Maps
 
-Key = tuple[Hashable, ...]
+Signature = tuple[Hashable, ...]
+"""What a node or a map is made of."""
 
 
 @dataclass
-class Path:
-    """A chain in the graph: what it reads and what it does; grows node by node."""
+class Chain:
+    """A chain in a graph, which grows node by node: the value it reads and the maps it applies."""
 
     base: str
     layout: Layout | None = None
     maps: Maps = ()
-    keys: tuple[Key, ...] = ()
-    """What each map is made of: equal keys are the same function."""
+    signatures: tuple[Signature, ...] = ()
+    """What each map is made of; maps with equal signatures are the same function."""
     flattened: bool = False
     joints: list[tuple[int, str, int]] = field(default_factory=list)
-    """How many squares come before it, its name, and how many features it has."""
+    """The number of squares before a joint, its name, and the number of its features."""
     current: Map | None = None
+    """The map that is being read, which has no square after it yet."""
+    made_of: Signature = ()
+    """What `current` is made of."""
     pending: list[NodeProto] = field(default_factory=list)
-    made_of: Key = ()
+    """Factors and terms that come before the first Gemm or MatMul of a map."""
     computed: list[str] = field(default_factory=list)
-    """What was computed since and by the last Gemm or MatMul."""
+    """Values computed by the last Gemm or MatMul and since then."""
+
+    def close_map(self, last: Map) -> None:
+        """End the map that is being read."""
+        self.maps, self.signatures = (*self.maps, last), (*self.signatures, self.made_of)
+        self.current, self.made_of = None, ()
 
 
-def read_path(graph: Graph, value: str, stop: str = "") -> Path | None:
-    """The path that ends in a value, if there is one."""
+def read_chain(graph: Graph, value: str, stop: str = "") -> Chain | None:
+    """The longest chain that ends in a value and starts no earlier than `stop`, if there is one."""
     nodes: list[NodeProto] = []
     while value != stop and (step := one_back(graph, value)):
         nodes.append(step[0])
         value = step[1]
-    path = Path(value)
+    chain = Chain(value)
     for node in reversed(nodes):
         try:
-            extend(graph, path, node)
+            append_node(graph, chain, node)
         except NoMatch:
-            path = Path(node.output[0])
-    if path.current is None:
+            chain = Chain(node.output[0])
+    if chain.current is None:
         return None
-    path.maps, path.keys = (*path.maps, path.current), (*path.keys, path.made_of)
-    return path
+    chain.close_map(chain.current)
+    return chain
 
 
 def one_back(graph: Graph, value: str) -> tuple[NodeProto, str] | None:
-    """The node that makes a value and the value it makes it of, if it may be part of a path."""
+    """The node that computes a value and the value it reads, if it may be part of a chain."""
     node = graph.producers.get(value)
     if node is None or value != node.output[0] or graph.is_constant(value):
         return None
@@ -86,101 +95,102 @@ def one_back(graph: Graph, value: str) -> tuple[NodeProto, str] | None:
     return None
 
 
-def extend(graph: Graph, path: Path, node: NodeProto) -> None:
-    """Add one node to a path; NoMatch if it does not go on there."""
+def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
+    """Add one node to a chain; NoMatch if the chain cannot go on."""
     if is_square(graph, node):
-        if path.current is None:
+        if chain.current is None:
             raise NoMatch("no affine map before the square")
-        path.maps, path.keys = (*path.maps, path.current), (*path.keys, path.made_of)
-        path.current, path.made_of = None, ()
+        chain.close_map(chain.current)
     elif op(node) in AFFINE:
-        join(graph, path, node)
+        append_map(graph, chain, node)
     elif op(node) in ELEMENTWISE:
-        scale(graph, path, node)
+        append_constants(graph, chain, node)
     elif op(node) == "Cast":
         if attributes(node)["to"] not in FLOATS:
             raise NoMatch("a cast to integers")
     else:
         check_transparent(graph, node)
-        path.flattened |= op(node) == "Flatten"
-        if path.flattened and path.layout == "columns":
+        chain.flattened |= op(node) == "Flatten"
+        if chain.flattened and chain.layout == "columns":
             raise NoMatch("a Flatten mixes features with other axes")
 
 
-def join(graph: Graph, path: Path, node: NodeProto) -> None:
-    """Add an affine map."""
+def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
+    """Add a Gemm or MatMul."""
     read = affine(graph, node)
     source = activation_input(node, read.layout)
-    if path.layout not in (None, read.layout) or (path.flattened and read.layout == "columns"):
-        restart(path, source)
-    path.layout = read.layout
+    if chain.layout not in (None, read.layout) or (chain.flattened and read.layout == "columns"):
+        restart_chain(chain, source)
+    chain.layout = read.layout
     plain = Map(read.weight, read.bias, steps=1)
     try:
-        new = with_factors(graph, plain, path.pending, read.layout)
+        new = with_constants_before(graph, plain, chain.pending, read.layout)
     except NoMatch:
-        restart(path, source)
+        restart_chain(chain, source)
         new = plain
-    if read_by(path) not in (None, new.weight.shape[1]):
-        restart(path, source)
+    if features_read(chain) not in (None, new.weight.shape[1]):
+        restart_chain(chain, source)
         new = plain
-    if path.current is not None:
+    if chain.current is not None:
         width = plain.weight.shape[1]
-        path.joints += [(len(path.maps), name, width) for name in path.computed]
-    factors = [signature(graph, factor) for factor in path.pending]
-    path.made_of = (*path.made_of, *factors, signature(graph, node))
-    path.current = new if path.current is None else path.current.then(new)
-    if not path.current.finite:
+        chain.joints += [(len(chain.maps), name, width) for name in chain.computed]
+    factors = [node_signature(graph, factor) for factor in chain.pending]
+    chain.made_of = (*chain.made_of, *factors, node_signature(graph, node))
+    chain.current = new if chain.current is None else chain.current.then(new)
+    if not chain.current.finite:
         raise NoMatch("a weight is NaN or infinite")
-    path.pending, path.computed = [], [node.output[0]]
+    chain.pending, chain.computed = [], [node.output[0]]
 
 
-def read_by(path: Path) -> int | None:
-    """How many features the next map of a path reads, unless a factor makes more of one."""
-    last = path.current or (path.maps[-1] if path.maps else None)
+def features_read(chain: Chain) -> int | None:
+    """How many features the next map of a chain reads, unless a factor turns one into several."""
+    last = chain.current or (chain.maps[-1] if chain.maps else None)
     return None if last is None else len(last.weight)
 
 
-def with_factors(graph: Graph, after: Map, pending: list[NodeProto], layout: Layout) -> Map:
-    """A map with the factors and terms that stand before it."""
+def with_constants_before(
+    graph: Graph, after: Map, pending: list[NodeProto], layout: Layout
+) -> Map:
+    """A map together with the factors and terms before it."""
     for node in reversed(pending):
         after = after.preceded(*constants_of(graph, node, after.weight.shape[1], layout))
     return after
 
 
-def restart(path: Path, base: str) -> None:
-    """Begin a path anew."""
-    path.base, path.maps, path.keys, path.flattened = base, (), (), False
-    path.joints, path.current, path.pending, path.made_of = [], None, [], ()
+def restart_chain(chain: Chain, base: str) -> None:
+    """Start a chain again, at a later value."""
+    chain.base, chain.maps, chain.signatures, chain.flattened = base, (), (), False
+    chain.joints, chain.current, chain.pending, chain.made_of = [], None, [], ()
 
 
-def scale(graph: Graph, path: Path, node: NodeProto) -> None:
-    """Add factors or terms: to the map before them, else to the one that will follow."""
+def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:
+    """Add factors or terms to the map before them, or else to the map that will follow."""
     if op(node) == "Div" and graph.is_constant(node.input[0]):
         raise NoMatch("a division by a value")
-    if path.current is None:
-        path.pending.append(node)
+    if chain.current is None:
+        chain.pending.append(node)
         return
-    assert path.layout is not None
-    factors = constants_of(graph, node, len(path.current.weight), path.layout)
-    path.current = path.current.scaled(*factors)
-    path.made_of = (*path.made_of, signature(graph, node))
-    path.computed.append(node.output[0])
+    assert chain.layout is not None
+    factors = constants_of(graph, node, len(chain.current.weight), chain.layout)
+    chain.current = chain.current.scaled(*factors)
+    chain.made_of = (*chain.made_of, node_signature(graph, node))
+    chain.computed.append(node.output[0])
 
 
 def constants_of(
     graph: Graph, node: NodeProto, features: int, layout: Layout
 ) -> tuple[FloatArray, FloatArray]:
-    """Factors and terms of a node, all of them numbers."""
+    """Factors and terms of a node, all of them finite."""
     found = scale_and_shift(graph, node, features, layout)
     if not all(np.isfinite(a).all() for a in found):
         raise NoMatch("a constant is not a number")
     return found
 
 
-def signature(graph: Graph, node: NodeProto) -> Key:
-    """What a node computes from its one value: its operator, attributes and constants."""
+def node_signature(graph: Graph, node: NodeProto) -> Signature:
+    """What a node does to the value it reads: its operator, attributes and constants."""
     options = sorted(a.SerializeToString() for a in node.attribute)
-    found: list[Key] = []
+    found: list[Signature] = []
     for name in node.input:
         constant = graph.constant(name) if name else None
         if constant is None:
@@ -192,8 +202,8 @@ def signature(graph: Graph, node: NodeProto) -> Key:
     return (op(node), *options, *found)
 
 
-def through(graph: Graph, value: str) -> str:
-    """The value behind nodes that do nothing at inference."""
+def skip_idle_nodes(graph: Graph, value: str) -> str:
+    """The value before a series of nodes that do nothing at inference."""
     while True:
         node = graph.producers.get(value)
         if node is None or value != node.output[0] or graph.is_constant(value):

@@ -1,26 +1,26 @@
-"""Helpers for certificates in tests: models in float64, and the largest change that is found."""
+"""Helpers for tests of certificates: small models, and the largest change that inputs cause."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import reference_runner
+from onnxfde.numbers import Array
 from onnxfde.proof.certificate import Certificate, certify
 from tests.models import build
 
-Array = npt.NDArray[Any]
 ROUNDING = 1e-11
 """What float64 evaluation may add, relative to the largest output."""
 
 
 def in_float64(model: ModelProto) -> ModelProto:
-    """The same weights, computed with in double precision."""
+    """The same weights, in double precision."""
     wide = ModelProto()
     wide.CopyFrom(model)
     for value in (*wide.graph.input, *wide.graph.output):
@@ -64,6 +64,7 @@ def bound(old: ModelProto, new: ModelProto) -> float:
 
 
 def certificate(old: ModelProto, new: ModelProto) -> Certificate:
+    """The certificate of a model that became another one, over [−1, 1]."""
     return certify(Graph(old), Graph(new), {v.name: (-1.0, 1.0) for v in old.graph.input})
 
 
@@ -109,3 +110,41 @@ def two_layers(seed: int) -> ModelProto:
     n, k = int(rng.integers(3, 9)), int(rng.integers(3, 9))
     found = weights(seed, A=(n, 3), a=(n,), B=(k, n), b=(k,), C=(2, k), c=(2,))
     return built(TWO_LAYERS, found)
+
+
+CONSTANTS: dict[str, Array] = {
+    **weights(5, M=(8, 3), c=(8,), L=(4, 1), K=(3, 2, 2, 2), k=(2,), R=(1, 3), S=(2, 4, 1)),
+    **weights(7, T=(4, 8)),
+    "zero": np.asarray(0, np.float32),
+    "zero64": integers(0),
+    "true": np.asarray(True),
+    "var": floats(0.5, 2.0),
+    "two": np.asarray(2, np.float32),
+    "one": np.asarray(1, np.float32),
+    "minus": np.asarray(-0.5, np.float32),
+    "five": integers(5),
+    "shape": integers(1, 2, 4),
+    "image": integers(1, 2, 2, 2),
+    "axes": integers(1),
+    "parts": integers(3, 5),
+    "pads": integers(0, 1, 0, 2),
+    "larger": integers(3, 8),
+    "int2": np.asarray(2, np.int64),
+    "int6": np.asarray(6, np.int64),
+}
+
+
+def with_tail(tail: str) -> ModelProto:
+    """A square layer with weights W and V, followed by other nodes."""
+    used = {k: v for k, v in CONSTANTS.items() if re.search(rf"\b{k}\b", tail)}
+    if "Gemm" in tail:
+        used["c"] = CONSTANTS["c"][:3]
+    if "K, k)" in tail:
+        used["k"] = floats(1, -2, 0.5)
+    own = weights(6, W=(3, 6), V=(6, 8))
+    return built(
+        f"g = MatMul(x, W) s = Mul(g, g) h = MatMul(s, V) {tail}",
+        {"W": own["W"], "V": own["V"] / 8, **used},
+        inputs="float[1,3] x",
+        outputs="float y",
+    )

@@ -1,4 +1,4 @@
-"""Bounds over a box hold for every input, are not far from the true maximum, and see no ghosts."""
+"""Bounds over a box hold for every input, and are not far from the true maximum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onnxfde.proof.layer_bounds import layer_change
 from tests.strategies import layers
 
 ROUNDING = 1e-12
-"""What float64 evaluation of these small nets may add, relative to the size of the output."""
+"""What evaluating these small networks in float64 may add, relative to the size of the output."""
 
 
 def random_layer(rng: np.random.Generator, d: int, n: int, m: int) -> Layer:
@@ -75,7 +75,7 @@ def vertices(before: Layer, after: Layer, x: FloatArray, j: int) -> list[FloatAr
     return list((x[:, j : j + 1] + turn).T)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(layers(), st.integers(0, 2**32 - 1))
 def test_no_input_of_the_box_leaves_the_bounds(layer: Layer, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ def test_no_input_of_the_box_leaves_the_bounds(layer: Layer, seed: int) -> None:
         assert np.all(found >= interval.low - slack)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(layers(), st.integers(0, 2**32 - 1), st.booleans())
 def test_no_changed_input_leaves_the_bounds(layer: Layer, seed: int, same: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -171,7 +171,7 @@ def test_the_same_layer_on_the_same_input_does_not_change_at_all() -> None:
     assert change.is_zero
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_WORK", 2.0), ("MOST_GRAM_WORK", np.inf)])
+@pytest.mark.parametrize(("limit", "most"), [("MOST_FORM_WORK", 2.0), ("MOST_GRAM_WORK", 10.0)])
 def test_layers_too_large_for_their_forms_get_a_cheaper_bound(
     limit: str, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,12 +180,12 @@ def test_layers_too_large_for_their_forms_get_a_cheaper_bound(
     other, box, shift = nearby(layer, rng, 20), random_box(rng, 12), random_box(rng, 12)
     args = squares(layer), squares(other), box
     full = layer_change(*args, nothing(12))[1].size.max()
-    monkeypatch.setattr(bounds, "MOST_WORK", 0.0)
+    monkeypatch.setattr(bounds, "MOST_FORM_WORK", 0.0)
     monkeypatch.setattr(bounds, limit, 0.0)
     cheap = layer_change(*args, nothing(12))[1]
     x, delta = points(box, rng), points(shift, rng)
     assert np.all(np.abs(other(x) - layer(x)) <= cheap.size * (1 + ROUNDING))
-    assert cheap.size.max() <= most * full
+    assert full < cheap.size.max() <= most * full
     moved = layer_change(*args, shift)[1]
     assert np.all(np.abs(other(x + delta) - layer(x)) <= moved.size * (1 + ROUNDING))
 
@@ -195,7 +195,7 @@ def test_forms_are_written_out_a_few_outputs_at_a_time(monkeypatch: pytest.Monke
     layer, box, shift = random_layer(rng, 5, 8, 6), random_box(rng, 5), random_box(rng, 5)
     other = nearby(layer, rng, 2)
     whole = layer_change(squares(layer), squares(other), box, shift)
-    monkeypatch.setattr(bounds, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(bounds, "MOST_CHUNK_ENTRIES", 1)
     parts = layer_change(squares(layer), squares(other), box, shift)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a.high, b.high, rtol=1e-12, atol=0)
@@ -240,14 +240,14 @@ def highest(
     return float(best.max())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(1, 5), min_size=2, max_size=5),
     st.booleans(),
 )
 def test_no_input_leaves_the_bounds_of_a_chain(seed: int, widths: list[int], moved: bool) -> None:
-    """Any number of layers one behind the other, some changed and some with fewer neurons."""
+    """Any number of layers in a row, some changed and some with fewer neurons."""
     rng = np.random.default_rng(seed)
     before = random_chain(rng, widths)
     after = other_chain(rng, before)
@@ -270,8 +270,14 @@ def test_no_input_leaves_the_bounds_of_a_chain(seed: int, widths: list[int], mov
     for k in range(widths[-1]):
         assert highest(moves, k, both, z) <= change.high[0, k] + slack
         assert highest(lambda z: -moves(z), k, both, z) <= slack - change.low[0, k]
-    if all(same) and not moved:
-        assert change.is_zero
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_the_same_chain_on_the_same_input_does_not_change_at_all(depth: int) -> None:
+    chain = random_chain(np.random.default_rng(depth), [4, 6, 3, 5, 2][: depth + 1])
+    box = random_box(np.random.default_rng(0), 4)
+    _, change = chain_change(chain, chain, (True,) * depth, box, nothing(4))
+    assert change.is_zero
 
 
 def test_the_cheaper_bound_is_reached_by_a_form_that_is_the_same_everywhere() -> None:

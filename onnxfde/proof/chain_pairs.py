@@ -1,0 +1,110 @@
+"""Values of two graphs that are both made by a chain, and the pair that the chains give.
+
+Two chains can be compared if they have as many squares and read and make values of the same form.
+They start from the last joint that both have, if they have one: nothing needs to be followed that
+changed on the way to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.graph.model import Graph
+from onnxfde.neurons.intervals import Pair
+from onnxfde.numbers import FloatArray
+from onnxfde.proof.affine_bounds import Map
+from onnxfde.proof.chain_bounds import chain_change
+from onnxfde.proof.read_chain import Chain, read_chain
+
+Side = tuple[Graph, str]
+"""A graph and the name of a value in it."""
+
+
+def read_both_chains(original: Side, result: Side) -> tuple[Chain, Chain] | None:
+    """The chains that make a value of each graph, if they can be compared."""
+    old, new = read_chain(*original), read_chain(*result)
+    if old is None or new is None or not comparable(old, new):
+        return None
+    joint = last_joint(old, new)
+    if joint is None:
+        return old, new
+    old, new = read_chain(*original, joint), read_chain(*result, joint)
+    assert old is not None
+    assert new is not None
+    return old, new
+
+
+def comparable(old: Chain, new: Chain) -> bool:
+    """Whether two chains have as many squares, and read and make values of the same form."""
+    return (len(old.maps), old.layout, old.flattened, *widths(old)) == (
+        len(new.maps),
+        new.layout,
+        new.flattened,
+        *widths(new),
+    )
+
+
+def widths(chain: Chain) -> tuple[int, int]:
+    """How many features a chain reads and makes."""
+    return chain.maps[0].weight.shape[1], len(chain.maps[-1].weight)
+
+
+def last_joint(old: Chain, new: Chain) -> str | None:
+    """The last joint that both chains have."""
+    common = [name for _, name, _ in old.joints if joint_at(old, name) == joint_at(new, name)]
+    return common[-1] if common else None
+
+
+def joint_at(chain: Chain, name: str) -> tuple[int, int] | None:
+    """The number of squares before a joint of this name, and the number of its features."""
+    found = ((place, width) for place, other, width in chain.joints if other == name)
+    return next(found, None)
+
+
+def chain_pair(old: Chain, new: Chain, base: Pair) -> Pair:
+    """What two chains make of the pair they read."""
+    rows = ChainRows.of(base, old)
+    same = tuple(a == b for a, b in zip(old.signatures, new.signatures, strict=True))
+    x = base.mapped(rows.folded)
+    value, change = chain_change(old.maps, new.maps, same, x.value, x.change)
+    return Pair(value, change, chain_size(old.maps, x.size)).mapped(rows.unfolded)
+
+
+def chain_size(maps: tuple[Map, ...], size: FloatArray) -> FloatArray:
+    """A of what a chain makes, from A of what it reads."""
+    for i, f in enumerate(maps):
+        size = f.magnitude(size if i == 0 else size**2)
+    return size
+
+
+@dataclass(frozen=True)
+class ChainRows:
+    """How the value that a chain reads is arranged as rows of features, and rows as its result."""
+
+    lead: tuple[int, ...]
+    width: int
+    columns: bool
+    flattened: bool
+
+    @classmethod
+    def of(cls, base: Pair, chain: Chain) -> ChainRows:
+        """The arrangement for a chain and the pair it reads."""
+        columns = chain.layout == "columns" and len(base.shape) > 1
+        shape = (*base.shape[:-2], base.shape[-1]) if columns else base.shape[:-1]
+        return cls(shape, chain.maps[0].weight.shape[1], columns, chain.flattened)
+
+    def folded(self, a: FloatArray) -> FloatArray:
+        """A value as rows of features."""
+        a = np.moveaxis(a, -2, -1) if self.columns else a
+        rows = np.broadcast_to(a, (*a.shape[:-1], self.width))
+        return rows.reshape(math.prod(rows.shape[:-1]), self.width)
+
+    def unfolded(self, a: FloatArray) -> FloatArray:
+        """Rows of features as a value."""
+        if self.flattened:
+            return a
+        a = a.reshape(*self.lead, a.shape[-1])
+        return np.moveaxis(a, -1, -2) if self.columns else a
