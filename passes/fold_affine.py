@@ -105,7 +105,7 @@ def find_pairs(graph: Graph) -> list[AffinePair]:
 
 def find_pair(graph: Graph, node: NodeProto) -> AffinePair:
     """The pair that starts with an affine node."""
-    between, last = walk_on(graph, node)
+    between, last = walk_on(graph, node, "between the maps")
     first = fold_after(graph, affine(graph, node), between)
     second = with_carrier(graph, affine(graph, last))
     mixed = first.layout == "columns" and any(op(n) == "Flatten" for n in between)

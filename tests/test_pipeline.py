@@ -295,8 +295,8 @@ def test_erode_sums_and_chains_only() -> None:
 def test_a_count_for_a_large_layer_needs_a_threshold_in_paper_semantics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onnxfde.passes.merge_neurons.MOST_PAIRED", 100)
-    with pytest.raises(OptionError, match="has more than 100: give --eps"):
+    monkeypatch.setattr("onnxfde.lumping.threshold_frontier.MOST_PAIRED", 100)
+    with pytest.raises(OptionError, match="has more than 100 neurons: give --eps"):
         onnxfde.optimize(demo_model(), semantics="paper", neurons=10)
     report = onnxfde.optimize(demo_model(), 0.0, semantics="paper").report
     assert report.unchanged == "no neurons merge at this setting"

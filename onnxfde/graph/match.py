@@ -117,8 +117,8 @@ def match_layer(graph: Graph, node: NodeProto) -> Match:
     """The layer around an activation; NoMatch says why there is none."""
     activation = activation_of(graph, node)
     assert activation is not None
-    before, first = walk_back(graph, node)
-    after, second = walk_on(graph, node)
+    before, first = walk_back(graph, node, f"before the {activation.name}")
+    after, second = walk_on(graph, node, f"after the {activation.name}")
     involved = {op(node) for node in (*before, first, *after, second)}
     if graph.opset < 7 and involved & {"MatMul", *ELEMENTWISE}:
         raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
@@ -146,7 +146,7 @@ def match_layer(graph: Graph, node: NodeProto) -> Match:
     return Match(label(first), incoming, node, outgoing, layer, values, source, result)
 
 
-def walk_back(graph: Graph, activation: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+def walk_back(graph: Graph, activation: NodeProto, where: str) -> tuple[list[NodeProto], NodeProto]:
     """Nodes between the first affine node and the activation, in order, and that affine node."""
     between: list[NodeProto] = []
     value = activation.input[0]
@@ -158,10 +158,10 @@ def walk_back(graph: Graph, activation: NodeProto) -> tuple[list[NodeProto], Nod
         if op(node) in AFFINE:
             return between[::-1], node
         between.append(node)
-        value = hidden_input(graph, node, "before the activation")
+        value = hidden_input(graph, node, where)
 
 
-def walk_on(graph: Graph, start: NodeProto) -> tuple[list[NodeProto], NodeProto]:
+def walk_on(graph: Graph, start: NodeProto, where: str) -> tuple[list[NodeProto], NodeProto]:
     """Nodes between a node and the next affine node, and that affine node."""
     between: list[NodeProto] = []
     value = start.output[0]
@@ -169,7 +169,7 @@ def walk_on(graph: Graph, start: NodeProto) -> tuple[list[NodeProto], NodeProto]
         node = only_use(graph, value)
         if op(node) in AFFINE:
             return between, node
-        hidden_input(graph, node, "after the activation")
+        hidden_input(graph, node, where)
         between.append(node)
         value = node.output[0]
 

@@ -292,7 +292,7 @@ def refusals(model: ModelProto) -> list[str]:
         (GEMMS.format("t = Mul(h, h) s = Relu(t)"), {}, "Relu 's' stands after the square"),
         (GEMMS.format("q = Div(one, h) s = Mul(q, q)"), {"one": np.float32(1)}, "Div 'q' stands"),
         (GEMMS.format("q = Add(h, x2) s = Mul(q, q)"), {}, "Add 'q' stands before"),
-        ("h = Mul(x, x) y = Gemm <transB = 1> (h, V2)", {"V2": V[:, :3]}, "'x', which it squares"),
+        ("h = Mul(x, x) y = Gemm <transB = 1> (h, V2)", {"V2": V[:, :3]}, "'x', which it reads"),
         (GEMMS.replace("transB = 1> (x, W, b)", "transA = 1> (x, W2)").format("s = Mul(h, h)"),
          {"W2": np.ones((1, 6), np.float32)}, "transposes its activation"),
         (GEMMS.replace("(x, W, b)", "(x, W, x2)").format("s = Mul(h, h)"), {}, "C of Gemm 'h'"),

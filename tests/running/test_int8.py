@@ -19,9 +19,11 @@ import onnxfde
 from onnxfde.command.main import app
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.errors import ModelError, UsageError, VerificationError
+from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.options import Int8
 from onnxfde.running.int8 import CALIBRATION_ROWS, quantize
+from onnxfde.running.samples import make_samples, random_samples
 from tests.models import Array, build, mlp, twins
 
 MODES: tuple[Int8, ...] = ("dynamic", "static")
@@ -225,8 +227,8 @@ def test_any_opset_will_do(mode: Int8, opset: int) -> None:
 def test_calibration_takes_some_hundred_rows_and_whole_batches() -> None:
     seen = []
     model = mlp(*BIG, batch="4")
-    samples = onnxfde.inputs.make_samples(
-        {"x": np.repeat(ROWS["x"], 10, axis=0)}, onnxfde.inputs.input_specs(Graph(model)), "test"
+    samples = make_samples(
+        {"x": np.repeat(ROWS["x"], 10, axis=0)}, input_specs(Graph(model)), "test"
     )
     seen = [len(feeds["x"]) for feeds in samples.some(CALIBRATION_ROWS).feeds()]
     assert set(seen) == {4}
@@ -373,8 +375,8 @@ ODD: dict[str, tuple[onnx.ModelProto, tuple[int, int]]] = {
 @pytest.mark.parametrize("case", ODD)
 def test_odd_products_are_rounded_right_or_left_alone(case: str, mode: Int8) -> None:
     model, counts = ODD[case]
-    specs = onnxfde.inputs.input_specs(Graph(model))
-    data = dict(onnxfde.inputs.random_samples(specs, (-1, 1), 96).arrays)
+    specs = input_specs(Graph(model))
+    data = dict(random_samples(specs, (-1, 1), 96).arrays)
     result = onnxfde.optimize(model, data=data, skip=("*",), int8=mode)
     report = result.report
     assert report.int8 is not None
@@ -451,8 +453,8 @@ def test_the_reason_why_nothing_is_rounded_names_the_node(
 
 
 def test_a_graph_that_8_bits_cannot_explain_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxfde.quantization.settle", lambda model: None)
-    monkeypatch.setattr("onnxfde.quantization.unfit_nodes", lambda graph, mode: {})
+    monkeypatch.setattr("onnxfde.running.int8.settle", lambda model: None)
+    monkeypatch.setattr("onnxfde.running.int8.unfit_nodes", lambda graph, mode: {})
     options: dict[str, Any] = {"data": ROWS, "int8": "static"}
     with pytest.raises(VerificationError, match="worse than a constant; nothing was written"):
         onnxfde.optimize(ODD["beta"][0], **options)

@@ -106,7 +106,7 @@ def test_a_file_that_computes_something_else_is_not_written(
 ) -> None:
     out = tmp_path / "o.ort"
     out.write_bytes(b"old")
-    monkeypatch.setattr("onnxfde.ortformat.same", lambda old, new: False)
+    monkeypatch.setattr("onnxfde.running.ort_format.same", lambda old, new: False)
     with pytest.raises(VerificationError, match=r"o\.ort does not compute what the model does"):
         onnxfde.optimize(mlp(*WEIGHTS), 0).save(out)
     assert out.read_bytes() == b"old"
