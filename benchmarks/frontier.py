@@ -49,9 +49,9 @@ GRP %: remaining nonzero parameters, in percent of the original's. "range": only
 inputs is known; "data": some unlabelled training inputs too (1,000 rows, or 4,000 MNIST images).
 "error" is the relative change of the layer's output in onnxfde's metric; "lower bound" is the error
 that no layer with so many neurons can go below. Where there are several seeds, a ladder shows their
-mean, and the worst in brackets. Nothing is retrained. The bars are decided by "seconds", with the
-linear algebra's default number of threads; the ladders and "seconds, 1 thread" use one thread,
-which is faster where other work keeps the cores busy."""
+mean, and the worst in brackets. Nothing is retrained. Where a bar limits the time, "seconds"
+decides, with the linear algebra's default number of threads; the ladders and "seconds, 1 thread"
+use one thread, which is faster where other work keeps the cores busy."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ LARGEST = "1024-16384-1024"
 NAIVE_SIZES = ("6-128-6", "16-256-16", "64-1024-64")
 """Where the naive baseline, whose time grows with n²d², still takes seconds."""
 BY_NEURONS = tuple(f"256-{n}-256" for n in (1024, 2048, 4096, 8192))
+"""Layers that differ in n only, to fit the growth with n."""
 BY_INPUTS = tuple(f"{d}-4096-{d}" for d in (128, 256, 512, 1024))
+"""Layers that differ in d and m only, to fit the growth with d."""
 KINDS = ("planted", "distinct", "cluster")
 METHODS = (
     "budget", "forward closure", "backward closure", "forward diameter", "backward diameter",
@@ -48,8 +50,9 @@ SCALED = METHODS[:3]
 MOST_DIAMETER_CLUSTER = 1024
 """The most neurons for diameter on one cluster, which computes all distances (5 s at 1,024)."""
 REPEATED = 1024
-"""Up to so many neurons, the best of `REPEATS` runs counts; above, a run takes long enough."""
+"""Layers with up to so many neurons are measured `REPEATS` times, larger ones once; chosen."""
 REPEATS = 5
+"""Runs of which the shortest counts; chosen."""
 HEADER = "d-n-m | weights | method | seconds | ratio to the Gram product | peak MB | pairs"
 
 
