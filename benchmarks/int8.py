@@ -46,7 +46,7 @@ from onnxfde.running.opening import open_data
 from onnxfde.running.runtime import quiet
 
 CALIBRATION = 512
-"""Images from which onnxruntime takes its static ranges; chosen, not tuned."""
+"""Images from which onnxruntime takes its static ranges; chosen."""
 MODES: tuple[Int8, ...] = ("dynamic", "static")
 HEADER = "model | neurons | int8 | test accuracy | relative error | int8 part | bytes"
 

@@ -26,11 +26,11 @@ from onnxfde.running.samples import latin_hypercube
 STEPS = (0.01, 0.03, 0.1, 0.2, 0.3)
 """The ε to compare both orders at; chosen."""
 DATA_ROWS = 5000
-"""Training rows that the "data" metrics are measured on; chosen, not tuned."""
+"""Training rows that the "data" metrics are measured on; chosen."""
 RANDOM = ((16, 200, 8), (64, 300, 20), (128, 500, 10))
 """Shapes d-n-m of the random layers; chosen."""
 SAMPLES = 256
-"""Inputs on which a search decides what is equal up to rounding; chosen, not tuned."""
+"""Inputs on which a search decides what is equal up to rounding; chosen."""
 
 
 class OneAtATime(Budget):

@@ -19,7 +19,7 @@ STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 """The ε to ask for; chosen."""
 QUOTIENTS: tuple[Quotient, ...] = ("minimal", "refit")
 DATA_ROWS = 5000
-"""Training rows to merge with; chosen, not tuned."""
+"""Training rows to merge with; chosen."""
 TITLES = {"gly": "GLY 7-120-7", "digits": "digits 64-256-10", "mnist": "MNIST 784-256-10"}
 HEADER = (
     "network | quotient | ε | neurons | GRP % | measured | on unseen inputs | unseen / ε | test"

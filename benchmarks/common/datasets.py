@@ -29,7 +29,7 @@ BOX = (0.0, 100.0)
 DIGITS_TRAIN = 1437
 """Training rows of the digits: 80 % of 1,797."""
 MNIST_KNOWN = 4000
-"""Unlabelled MNIST images that merging with data may see; chosen, not tuned."""
+"""Unlabelled MNIST images that merging with data may see; chosen."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,10 +25,10 @@ VERSION = 1
 BLOCK = 3
 """Modules of torch per block: linear, square, linear."""
 RANK_TOLERANCE = 1e-9
-"""Singular values below this share of the largest count as rounding; chosen, not tuned."""
+"""Singular values below this share of the largest count as rounding; chosen."""
 STALL = 1e-3
-"""The relative improvement of the validation error below which an epoch counts as stalled; chosen,
-not tuned."""
+"""The relative improvement of the validation error below which an epoch counts as stalled;
+chosen."""
 
 
 @dataclass(frozen=True)

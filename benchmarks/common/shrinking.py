@@ -30,7 +30,7 @@ from onnxfde.numbers import Array
 from onnxfde.options import Quotient
 
 ROWS_KNOWN = 1000
-"""Unlabelled training rows that the "data" methods may see, except on MNIST; chosen, not tuned."""
+"""Unlabelled training rows that the "data" methods may see, except on MNIST; chosen."""
 
 
 @dataclass(frozen=True, eq=False)

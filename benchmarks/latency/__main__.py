@@ -24,7 +24,7 @@ ARM = ("arm64:cortex-a53", "arm64:cortex-a76")
 BATCHES = (1, 64)
 """Batch sizes of the networks that allow any; chosen."""
 SECONDS = 15.0
-"""How long each target and batch size is measured; chosen, not tuned."""
+"""How long each target and batch size is measured; chosen."""
 TIMEOUT = 3600.0
 """Seconds after which a target is given up; chosen."""
 PARTS = {"cpu": ((1, ("cpu",)), (2, ("cpu",))), "arm": ((1, ARM),)}

@@ -30,7 +30,7 @@ COPIES = 10
 NOISE = 0.01
 """The noise of the copies, relative to the incoming weights; chosen."""
 KNOWN = 1000
-"""Unlabelled training inputs to merge the real networks with; chosen, not tuned."""
+"""Unlabelled training inputs to merge the real networks with; chosen."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ from onnxfde.options import Quotient, Relation, Semantics
 CALIBRATION = 128
 """Inputs for the scores of Wanda: the paper's."""
 KNOWN = 2000
-"""Unlabelled training inputs for `refit-data` and `minimal-data`; chosen, not tuned."""
+"""Unlabelled training inputs for `refit-data` and `minimal-data`; chosen."""
 FLOOR_SLACK = 1e-9
 """Added before rounding down, so that 3 computed as 2.9999… stays 3."""
 
