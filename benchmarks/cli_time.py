@@ -1,9 +1,9 @@
-"""CPU time of a whole command, beside onnxslim on the same file in the same run.
+"""How much CPU time does a whole command take, beside onnxslim on the same file?
 
-`python -m benchmarks.cli_time` (needs `pip install onnxslim`): a 64-520-64 network with x² (269
-KB), optimized with verification by `onnxfde` and without a check by `onnxslim`, in turns; the
-medians. The last rows are `import onnx`, `import onnxfde` and `onnxfde --help`, and `optimize`
-inside a process.
+`python -m benchmarks.cli_time` (needs `pip install onnxslim`) runs `onnxfde optimize` with
+verification and `onnxslim` without a check on a 64-520-64 network with x² (269 KB), in turns, and
+reports medians. Further rows: `import onnx`, `import onnxfde`, `onnxfde --help`, and `optimize`
+called in this process.
 """
 
 from __future__ import annotations
@@ -14,28 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 import onnxfde
-from benchmarks import table
+from benchmarks.common import table
+from benchmarks.common.random_network import random_network
 
 ROUNDS = 9
-NODES = """h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c)"""
-
-
-def network(d: int, n: int, m: int) -> onnx.ModelProto:
-    """d-n-m with x² and random weights."""
-    rng = np.random.default_rng(0)
-    values = f"g (float[N,{d}] x) => (float[N,{m}] y)"
-    head = '<ir_version: 9, opset_import: ["": 17]>'
-    model = onnx.parser.parse_model(f"{head} {values} {{ {NODES} }}")
-    for name, shape in {"W": (n, d), "b": (n,), "V": (m, n), "c": (m,)}.items():
-        array = rng.normal(size=shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    return model
+"""How often each command runs; chosen."""
+REPEATS = 20
+"""How often `optimize` runs in this process; chosen."""
 
 
 def cpu_seconds(command: list[str]) -> float:
@@ -48,44 +39,43 @@ def cpu_seconds(command: list[str]) -> float:
     )
 
 
-def milliseconds() -> float:
-    """`optimize` without verification on 6-120-6, in process, the best of many."""
-    model = network(6, 120, 6)
+def optimize_milliseconds() -> float:
+    """Wall time of `optimize` without verification on 6-120-6, in this process: the median."""
+    model = random_network(6, 120, 6)
     times = []
-    for _ in range(20):
+    for _ in range(REPEATS):
         start = time.perf_counter()
         onnxfde.optimize(model, 0.1, quotient="refit", verify=False)
         times.append(time.perf_counter() - start)
     return 1000 * statistics.median(times)
 
 
-def main() -> None:
-    """Commands in turns."""
+def commands(path: str, out: str) -> dict[str, list[str]]:
+    """What to run, by the name it has in the table."""
     scripts = Path(sys.executable).parent
+    optimize = [f"{scripts}/onnxfde", "optimize", path, out, "--quotient", "refit"]
+    return {
+        "onnxslim IN OUT (no check)": [f"{scripts}/onnxslim", path, out],
+        "onnxfde optimize IN OUT --quotient refit (verified)": optimize,
+        'python -c "import onnx"': [sys.executable, "-c", "import onnx"],
+        'python -c "import onnxfde"': [sys.executable, "-c", "import onnxfde"],
+        "onnxfde --help": [f"{scripts}/onnxfde", "--help"],
+    }
+
+
+def main() -> None:
+    """Run the commands in turns."""
+    times: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        path, out = f"{folder}/in.onnx", f"{folder}/out.onnx"
-        onnx.save(network(64, 520, 64), path)
-        size = Path(path).stat().st_size
-        commands = {
-            "onnxslim IN OUT (no check)": [f"{scripts}/onnxslim", path, out],
-            "onnxfde optimize IN OUT --quotient refit (verified)": [
-                *(f"{scripts}/onnxfde", "optimize", path, out, "--quotient", "refit")
-            ],
-            'python -c "import onnx"': [sys.executable, "-c", "import onnx"],
-            'python -c "import onnxfde"': [sys.executable, "-c", "import onnxfde"],
-            "onnxfde --help": [f"{scripts}/onnxfde", "--help"],
-        }
-        times: dict[str, list[float]] = {name: [] for name in commands}
+        path = Path(folder) / "in.onnx"
+        onnx.save(random_network(64, 520, 64), path)
+        size = path.stat().st_size
         for _ in range(ROUNDS):
-            for name, command in commands.items():
+            for name, command in commands(str(path), f"{folder}/out.onnx").items():
                 times[name].append(cpu_seconds(command))
     rows = [(name, f"{statistics.median(t):.2f} s") for name, t in times.items()]
-    rows.append(
-        (
-            "optimize(6-120-6, quotient=refit) in process, not verified, wall time",
-            f"{milliseconds():.1f} ms",
-        )
-    )
+    inside = "optimize(6-120-6, quotient=refit) in process, not verified, wall time"
+    rows.append((inside, f"{optimize_milliseconds():.1f} ms"))
     title = f"CPU time of a whole command on a {size:,}-byte network"
     table.write(__file__, title, f"command | median of {ROUNDS}, in turns", rows)
 

@@ -1,21 +1,21 @@
-"""Error or accuracy against size: onnxfde's quotients beside pruning, on trained networks.
+"""How much error does each size cost? onnxfde's quotients beside pruning, on trained networks.
 
 `python -m benchmarks.frontier` (extras `paper` and `plot`, the shared folder, and `pip install
 --no-deps onnxsim torch-pruning`) writes `frontier.md` and `frontier.png`. `--bars` measures only
-what the project promises, `--only gly,rn` only some networks; both print and write nothing.
+the project's promises, and `--only gly,rn` only some networks; both print and write no files.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import table
-from benchmarks.shrinking import (
+from benchmarks.common import table
+from benchmarks.common.processes import load_note
+from benchmarks.common.shrinking import (
     DATA,
     METHODS,
     RANGE,
@@ -36,6 +36,7 @@ LADDERS = {
     "mnist": (128, 64, 48, 32, 24, 16),
     "cryptonets": (96, 64, 48, 32, 24, 16),
 }
+"""Numbers of neurons to shrink each network to; chosen from little loss to much."""
 BAR_HEADER = (
     "promise | network | seed | method | neurons | GRP % | original | result | against the original"
     " | seconds | seconds, 1 thread | "
@@ -44,18 +45,18 @@ LADDER_HEADER = (
     "method | neurons | GRP % | test | against the original | error | lower bound | seconds"
 )
 NOTE = """Every figure is measured on test rows with the saved float32 model in onnxruntime.
-GRP %: remaining nonzero parameters, in percent of the original's. "range": nothing is known of the
-inputs but one range for all of them; "data": some unlabelled training inputs too (1,000 rows, 4,000
-images of MNIST). "error" is the relative change of the layer's output in onnxfde's metric, "lower
-bound" what no layer with so many neurons can stay below. Where there are several seeds, a ladder
-shows their mean, and the worst in brackets. Nothing is trained again. "seconds" of a bar are those
-with as many threads as the linear algebra takes by itself, and decide; the ladders, and the column
-beside, use one thread, which is faster where other work keeps the cores busy."""
+GRP %: remaining nonzero parameters, in percent of the original's. "range": only one range for all
+inputs is known; "data": some unlabelled training inputs too (1,000 rows, or 4,000 MNIST images).
+"error" is the relative change of the layer's output in onnxfde's metric; "lower bound" is the error
+that no layer with so many neurons can go below. Where there are several seeds, a ladder shows their
+mean, and the worst in brackets. Nothing is retrained. Where a bar limits the time, "seconds"
+decides, with the linear algebra's default number of threads; the ladders and "seconds, 1 thread"
+use one thread, which is faster where other work keeps the cores busy."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Something the project promises of `minimal`."""
+    """A promise of the project about `minimal`: at so many neurons, `holds` is true."""
 
     net: str
     method: str
@@ -95,7 +96,7 @@ BARS = (
 
 
 def bar_rows(names: Iterable[str]) -> Iterator[tuple[object, ...]]:
-    """Every promise with every seed."""
+    """One row per promise and seed."""
     for bar in BARS:
         for seed in seeds(bar.net) if bar.net in names else ():
             found = measured(bar.net, seed, bar.method, bar.neurons)
@@ -110,7 +111,7 @@ def bar_rows(names: Iterable[str]) -> Iterator[tuple[object, ...]]:
 
 
 def ladder(name: str, method: str) -> Iterator[list[Outcome]]:
-    """All seeds at each count, largest first; once where fewer are left than were asked for."""
+    """The outcomes of all seeds at each count, largest first; equal results are listed once."""
     before: list[int] = []
     for neurons in LADDERS[name]:
         found = [measured(name, seed, method, neurons, threads=1) for seed in seeds(name)]
@@ -123,7 +124,7 @@ def ladder(name: str, method: str) -> Iterator[list[Outcome]]:
 
 
 def ladder_rows(name: str) -> Iterator[tuple[object, ...]]:
-    """One row a method and count."""
+    """One row per method and count."""
     for method in METHODS:
         for found in ladder(name, method):
             metric = found[0].metric
@@ -144,19 +145,19 @@ def ladder_rows(name: str) -> Iterator[tuple[object, ...]]:
 
 
 def heading(name: str) -> str:
-    """A network with what "range" means there."""
+    """The name of a network and the ranges of its inputs."""
     ranges = [load(name, seed).limits for seed in seeds(name)]
     return f"{name}, inputs in " + ", ".join(sorted({f"[{a:.3g}, {b:.3g}]" for a, b in ranges}))
 
 
 def number(values: list[float | None], missing: str) -> str:
-    """The mean of numbers that are all there."""
+    """The mean, or `missing` if any value is None."""
     known = [value for value in values if value is not None]
     return f"{mean(known):.3g}" if len(known) == len(values) else missing
 
 
 def plot(names: Iterable[str]) -> None:
-    """One panel a network, one curve a method."""
+    """One panel per network, one curve per method."""
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(2, 4, figsize=(16, 7))
@@ -185,8 +186,8 @@ def plot(names: Iterable[str]) -> None:
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frontier")
-    parser.add_argument("--only", default=",".join(LADDERS), help="networks, with commas")
-    parser.add_argument("--bars", action="store_true", help="only what the project promises")
+    parser.add_argument("--only", default=",".join(LADDERS), help="networks, separated by commas")
+    parser.add_argument("--bars", action="store_true", help="only the promises of the project")
     options = parser.parse_args()
     options.nets = options.only.split(",")
     if unknown := sorted(set(options.nets) - set(LADDERS)):
@@ -195,9 +196,9 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    """The bars, and the ladders unless only bars are wanted."""
+    """Measure the bars, and the ladders unless only bars are wanted."""
     options = parsed()
-    note = f"{NOTE} Load when it began: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+    note = f"{NOTE} {load_note()}"
     sections = [table.Section("Bars", BAR_HEADER, list(bar_rows(options.nets)))]
     if not options.bars:
         sections += [

@@ -1,26 +1,25 @@
-"""Make the demo files of the package: `python -m benchmarks.make_demo` (extra `paper`)."""
+"""Makes the demo files of the package: `python -m benchmarks.make_demo` (extra `paper`)."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 
-from benchmarks.nets import trained
+from benchmarks.common.square_networks import trained
 from onnxfde.demo import demo_data, demo_model
 
 ROWS = 300
-PATHS = "pkg.torch.onnx.stack_trace"
+"""Test rows in the demo data; chosen."""
+STACK_TRACE = "pkg.torch.onnx.stack_trace"
+"""Where torch writes the paths of the machine that exported the model."""
 
 
 def main() -> None:
-    """Train the glycolytic network and copy it with its first test rows.
-
-    What torch says of the machine it was exported on stays behind.
-    """
+    """Train the glycolytic network, and copy it (without stack traces) with its first test rows."""
     net = trained("gly")
     model = onnx.load(net.path)
     for node in model.graph.node:
-        kept = [entry for entry in node.metadata_props if entry.key != PATHS]
+        kept = [entry for entry in node.metadata_props if entry.key != STACK_TRACE]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     onnx.save(model, demo_model())

@@ -1,38 +1,42 @@
-"""How long `--quotient minimal` takes, and how much memory.
+"""How much time and memory does `--quotient minimal` take?
 
-`python -m benchmarks.minimal_time`: networks d-n-m with x² and random float32 weights (normal, over
-√ of the fan-in: nothing in them is redundant), a quarter of the neurons kept, nothing known of the
-inputs, no verification. Each time is measured in a process of its own, with as many threads as the
-linear algebra takes by itself and with one; peak memory includes the interpreter and the libraries,
-which the first line shows alone. The last column is the error that is left in the layer's output.
+`python -m benchmarks.minimal_time` shrinks networks d-n-m with x² and random float32 weights
+(normal, over √ of the fan-in: nothing in them is redundant) to a quarter of their neurons, with no
+data and no verification. Each run has a fresh process: one with the linear algebra's default number
+of threads, one with a single thread. Peak memory includes the interpreter and the libraries, which
+the first line shows alone. The last column is the error of the layer's output.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
 import subprocess
 import sys
 import time
 from typing import Any
 
 import onnxfde
-from benchmarks import table
-from benchmarks.cli_time import network
+from benchmarks.common import table
+from benchmarks.common.processes import load_note, peak_megabytes, run_apart
+from benchmarks.common.random_network import random_network
 
 KEEP = 0.25
+"""The share of neurons to keep; chosen."""
 LIMIT = 1800.0
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-TOGETHER = ("16-128-16", "32-256-32", "64-512-64", "128-1024-128", "256-2048-256")
-BY_NEURONS = tuple(f"64-{n}-64" for n in (128, 256, 512, 1024, 2048))
-BY_INPUTS = tuple(f"{d}-512-64" for d in (16, 32, 64, 128, 256))
-BY_OUTPUTS = tuple(f"64-512-{m}" for m in (1, 16, 64, 256))
+"""Seconds after which a run is given up; chosen."""
+SHAPES = {
+    "All together": ("16-128-16", "32-256-32", "64-512-64", "128-1024-128", "256-2048-256"),
+    "More neurons": tuple(f"64-{n}-64" for n in (128, 256, 512, 1024, 2048)),
+    "More inputs": tuple(f"{d}-512-64" for d in (16, 32, 64, 128, 256)),
+    "More outputs": tuple(f"64-512-{m}" for m in (1, 16, 64, 256)),
+}
+"""Headings of the tables and their networks d-n-m."""
+HEADER = "d-n-m | neurons | seconds | seconds, 1 thread | peak MB | error"
 
 
 def run_one(shape: str) -> dict[str, Any]:
-    """Shrink one network."""
-    model = network(*map(int, shape.split("-")))
+    """Shrink one network in this process."""
+    model = random_network(*map(int, shape.split("-")))
     start = time.perf_counter()
     result = onnxfde.optimize(model, keep=KEEP, quotient="minimal", verify=False)
     seconds = time.perf_counter() - start
@@ -45,33 +49,17 @@ def run_one(shape: str) -> dict[str, Any]:
     }
 
 
-def peak_megabytes() -> float:
-    """The most memory this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def found(shape: str, threads: int | None) -> dict[str, Any] | None:
-    """The figures of one shape from a process of its own, if it ends in time."""
-    command = [sys.executable, "-m", "benchmarks.minimal_time", shape]
-    limits = {} if threads is None else dict.fromkeys(THREADS, str(threads))
+def run_in_time(shape: str, threads: int | None) -> dict[str, Any] | None:
+    """The figures of one network from a fresh process, if it ends within the limit."""
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=LIMIT,
-            env={**os.environ, **limits},
-        )
+        return run_apart("benchmarks.minimal_time", shape, threads=threads, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         return None
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
 
 
-def measured(shape: str) -> tuple[object, ...]:
-    """One row."""
-    runs = [found(shape, threads) for threads in (None, 1)]
+def shape_row(shape: str) -> tuple[object, ...]:
+    """One network: with the default number of threads, and with one."""
+    runs = [run_in_time(shape, threads) for threads in (None, 1)]
     seconds = [f"{run['seconds']:.2f}" if run else f"more than {LIMIT:.0f}" for run in runs]
     done = next((run for run in runs if run), None)
     if done is None:
@@ -82,25 +70,17 @@ def measured(shape: str) -> tuple[object, ...]:
 
 
 def main() -> None:
-    """All shapes."""
+    """All networks; one, as JSON, if it is named on the command line."""
     if len(sys.argv) == 2:
         print(json.dumps(run_one(sys.argv[1])))
         return
-    load = os.getloadavg()[0]
-    nothing: tuple[object, ...] = ("the libraries", "–", "–", "–", f"{peak_megabytes():.0f}", "–")
-    header = "d-n-m | neurons | seconds | seconds, 1 thread | peak MB | error"
-    groups = {
-        "All together": TOGETHER,
-        "More neurons": BY_NEURONS,
-        "More inputs": BY_INPUTS,
-        "More outputs": BY_OUTPUTS,
-    }
-    sections = [
-        table.Section(heading, header, [measured(shape) for shape in shapes])
-        for heading, shapes in groups.items()
+    note = load_note()
+    idle = ("the libraries", "–", "–", "–", f"{peak_megabytes():.0f}", "–")
+    sections = [table.Section("Before any work", HEADER, [idle])]
+    sections += [
+        table.Section(heading, HEADER, [shape_row(shape) for shape in shapes])
+        for heading, shapes in SHAPES.items()
     ]
-    sections.insert(0, table.Section("Before any work", header, [nothing]))
-    note = f"Load when it began: {load:.1f} on {os.cpu_count()} cores."
     table.write_sections(__file__, "The time of minimal", sections, note)
 
 

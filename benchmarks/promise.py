@@ -1,7 +1,7 @@
 """Does ε hold? The relative error on unseen inputs against the ε that was asked for.
 
-`python -m benchmarks.promise` (extra `paper`, and the shared folder for MNIST): trained networks,
-merged with training rows as data, measured in onnxruntime on test rows.
+`python -m benchmarks.promise` (extra `paper`, and the shared folder for MNIST) merges trained
+networks with training rows as data, and measures the saved files on test rows in onnxruntime.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnxfde
-from benchmarks import table
-from benchmarks.nets import Trained, trained
+from benchmarks.common import table
+from benchmarks.common.square_networks import Trained, trained
 from onnxfde.options import Quotient
 
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+"""The ε to ask for; chosen."""
 QUOTIENTS: tuple[Quotient, ...] = ("minimal", "refit")
 DATA_ROWS = 5000
+"""Training rows to merge with; chosen."""
+TITLES = {"gly": "GLY 7-120-7", "digits": "digits 64-256-10", "mnist": "MNIST 784-256-10"}
+HEADER = (
+    "network | quotient | ε | neurons | GRP % | measured | on unseen inputs | unseen / ε | test"
+)
 
 
 def measured(name: str, net: Trained, quotient: Quotient) -> Iterator[tuple[object, ...]]:
-    """One row a step."""
+    """One row per ε."""
     rows = net.rows
     for eps in STEPS:
         data = {"x": rows.x_train[:DATA_ROWS]}
@@ -47,18 +53,14 @@ def measured(name: str, net: Trained, quotient: Quotient) -> Iterator[tuple[obje
 
 
 def main() -> None:
-    """All networks."""
-    shapes = {"gly": "GLY 7-120-7", "digits": "digits 64-256-10", "mnist": "MNIST 784-256-10"}
+    """Every network with every quotient."""
     rows = [
         row
-        for name, title in shapes.items()
+        for name, title in TITLES.items()
         for quotient in QUOTIENTS
         for row in measured(title, trained(name), quotient)
     ]
-    header = (
-        "network | quotient | ε | neurons | GRP % | measured | on unseen inputs | unseen / ε | test"
-    )
-    table.write(__file__, "The error promised by ε, on unseen inputs", header, rows)
+    table.write(__file__, "The error promised by ε, on unseen inputs", HEADER, rows)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,27 @@
-"""How partitions and merge orders scale, beside one float64 Gram product of the same matrix.
+"""How do partitions and merge orders scale, beside one float64 Gram product of the same matrix?
 
-`python -m benchmarks.scale` (extra `plot`): layers d-n-m with incoming rows scaled to ‖u‖₁ = 1 and
-outgoing columns to max |V| = 1, ε = 0.05. `planted`: a tenth of the neurons are near-duplicates of
-others; `distinct`: none; `cluster`: all are near-duplicates of one. Each row is measured in a
-process of its own (peak memory includes the weights). "pairs" are those whose distance had to be
-computed; diameter on one cluster needs all of them and is measured up to 1,024 neurons.
+`python -m benchmarks.scale` (extra `plot`) measures layers d-n-m with incoming rows scaled to
+‖u‖₁ = 1 and outgoing columns to max |V| = 1, at ε = 0.05. `planted`: a tenth of the neurons are
+near-duplicates of others; `distinct`: none; `cluster`: all are near-duplicates of one. Each row is
+measured in a fresh process (peak memory includes the weights). "pairs" counts the distances that
+had to be computed; diameter on one cluster needs all of them, and is measured up to 1,024 neurons.
 """
 
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import naive, table
+from benchmarks.common import table
+from benchmarks.common.naive_closure import naive_backward_closure
+from benchmarks.common.processes import peak_megabytes, run_apart
 from onnxfde.lumping.closure import Effort
 from onnxfde.lumping.partition import partition
 from onnxfde.neurons.layer import Layer
@@ -28,18 +29,35 @@ from onnxfde.neurons.merge_order import merge_tree
 from onnxfde.options import Linkage, Relation
 
 EPS = 0.05
+"""The threshold of all partitions; chosen."""
 NOISE = 1e-4
+"""How far near-duplicates lie from their origin; chosen far below ε."""
 SIZES = ("6-128-6", "64-1024-64", "256-2048-256", "512-4096-512", "1024-8192-1024")
 LARGEST = "1024-16384-1024"
+"""The largest layer, for planted weights and the methods in `SCALED` only."""
+NAIVE_SIZES = ("6-128-6", "16-256-16", "64-1024-64")
+"""Where the naive baseline, whose time grows with n²d², still takes seconds."""
+BY_NEURONS = tuple(f"256-{n}-256" for n in (1024, 2048, 4096, 8192))
+"""Layers that differ in n only, to fit the growth with n."""
+BY_INPUTS = tuple(f"{d}-4096-{d}" for d in (128, 256, 512, 1024))
+"""Layers that differ in d and m only, to fit the growth with d."""
 KINDS = ("planted", "distinct", "cluster")
 METHODS = (
     "budget", "forward closure", "backward closure", "forward diameter", "backward diameter",
 )  # fmt: skip
+SCALED = METHODS[:3]
+"""The methods that are also measured on the largest layer, fitted and plotted."""
 MOST_DIAMETER_CLUSTER = 1024
+"""The most neurons for diameter on one cluster, which computes all distances (5 s at 1,024)."""
+REPEATED = 1024
+"""Layers with up to so many neurons are measured `REPEATS` times, larger ones once; chosen."""
+REPEATS = 5
+"""Runs of which the shortest counts; chosen."""
+HEADER = "d-n-m | weights | method | seconds | ratio to the Gram product | peak MB | pairs"
 
 
 def make_layer(shape: str, kind: str) -> Layer:
-    """Random weights with, without, or with nothing but near-duplicates."""
+    """Random weights with some near-duplicates, with none, or with nothing else."""
     inputs, neurons, outputs = map(int, shape.split("-"))
     rng = np.random.default_rng(0)
     distinct = {"planted": neurons - neurons // 10, "distinct": neurons, "cluster": 1}[kind]
@@ -52,8 +70,8 @@ def make_layer(shape: str, kind: str) -> Layer:
     return Layer(incoming, outgoing / np.abs(outgoing).max(axis=0), np.zeros(outputs))
 
 
-def seconds(work: Callable[[], object], repeat: int = 1) -> float:
-    """The best of some runs."""
+def best_seconds(work: Callable[[], object], repeat: int = 1) -> float:
+    """The shortest of some runs."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -63,7 +81,7 @@ def seconds(work: Callable[[], object], repeat: int = 1) -> float:
 
 
 def run_one(shape: str, kind: str, method: str) -> dict[str, Any]:
-    """Measure one method on one layer."""
+    """Measure one method on one layer, in this process."""
     layer = make_layer(shape, kind)
     effort = Effort()
     if method == "budget":
@@ -79,19 +97,15 @@ def run_one(shape: str, kind: str, method: str) -> dict[str, Any]:
             effort.evaluated = 0
             return partition(layer, EPS, relation, linkage=linkage, effort=effort)
 
-    repeat = 5 if layer.neurons <= 1024 else 1
-    spent = seconds(work, repeat)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    gram = seconds(lambda: layer.incoming @ layer.incoming.T, 3)
+    spent = best_seconds(work, REPEATS if layer.neurons <= REPEATED else 1)
+    peak = peak_megabytes()
+    gram = best_seconds(lambda: layer.incoming @ layer.incoming.T, 3)
     return {"seconds": spent, "gram": gram, "megabytes": peak, "pairs": effort.evaluated}
 
 
 def measured(shape: str, kind: str, method: str) -> dict[str, Any]:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.scale", shape, kind, method]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    """The same in a fresh process."""
+    return run_apart("benchmarks.scale", shape, kind, method)
 
 
 def cases() -> Iterator[tuple[str, str, str]]:
@@ -102,23 +116,23 @@ def cases() -> Iterator[tuple[str, str, str]]:
                 small = int(shape.split("-")[1]) <= MOST_DIAMETER_CLUSTER
                 if kind != "cluster" or "diameter" not in method or small:
                     yield shape, kind, method
-    for method in METHODS[:3]:
+    for method in SCALED:
         yield LARGEST, "planted", method
 
 
-def exponent(shapes: list[str], axis: int, method: str) -> float:
-    """The slope of log time against the logarithm of one dimension."""
+def exponent(shapes: Iterable[str], axis: int, method: str) -> float:
+    """The slope of log time against the log of one dimension (0: inputs, 1: neurons)."""
     size = [int(shape.split("-")[axis]) for shape in shapes]
     spent = [measured(shape, "planted", method)["seconds"] for shape in shapes]
     return float(np.polyfit(np.log(size), np.log(spent), 1)[0])
 
 
 def naive_rows() -> Iterator[tuple[object, ...]]:
-    """The expanding baseline, beside ours."""
-    for shape in ("6-128-6", "16-256-16", "64-1024-64"):
+    """The naive baseline beside ours."""
+    for shape in NAIVE_SIZES:
         layer = make_layer(shape, "planted")
-        slow = seconds(lambda layer=layer: naive.backward_closure(layer, EPS))  # type: ignore[misc]
-        fast = seconds(lambda layer=layer: partition(layer, EPS, "backward"), 3)  # type: ignore[misc]
+        slow = best_seconds(partial(naive_backward_closure, layer, EPS))
+        fast = best_seconds(partial(partition, layer, EPS, "backward"), 3)
         yield (
             shape, "planted", "naive expansion, backward closure", f"{slow:.3f}",
             f"{slow / fast:.0f} × ours", "–", f"{layer.neurons * (layer.neurons - 1) // 2:,}",
@@ -131,7 +145,7 @@ def plot(results: dict[tuple[str, str, str], dict[str, Any]]) -> None:
 
     figure, axes = plt.subplots(figsize=(6, 4))
     shapes = [*SIZES, LARGEST]
-    for method in METHODS[:3]:
+    for method in SCALED:
         chosen = [s for s in shapes if (s, "planted", method) in results]
         size = [int(s.split("-")[1]) for s in chosen]
         axes.loglog(
@@ -147,8 +161,15 @@ def plot(results: dict[tuple[str, str, str], dict[str, Any]]) -> None:
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=120)
 
 
+def growth_rows() -> Iterator[tuple[object, ...]]:
+    """How the time grows with neurons and with inputs."""
+    for method in SCALED:
+        by_n, by_d = exponent(BY_NEURONS, 1, method), exponent(BY_INPUTS, 0, method)
+        yield "growth", "planted", method, f"n^{by_n:.2f}, d^{by_d:.2f}", "–", "–", "–"
+
+
 def main() -> None:
-    """Everything."""
+    """All layers and methods; one case, as JSON, if it is named on the command line."""
     if len(sys.argv) == 4:
         print(json.dumps(run_one(*sys.argv[1:])))
         return
@@ -163,14 +184,8 @@ def main() -> None:
         )
         for case, found in results.items()
     ]  # fmt: skip
-    rows.extend(naive_rows())
-    by_n = [f"256-{n}-256" for n in (1024, 2048, 4096, 8192)]
-    by_d = [f"{d}-4096-{d}" for d in (128, 256, 512, 1024)]
-    for method in METHODS[:3]:
-        slopes = f"n^{exponent(by_n, 1, method):.2f}, d^{exponent(by_d, 0, method):.2f}"
-        rows.append(("growth", "planted", method, slopes, "–", "–", "–"))
-    header = "d-n-m | weights | method | seconds | ratio to the Gram product | peak MB | pairs"
-    table.write(__file__, "Partitions and merge orders at scale", header, rows)
+    rows += [*naive_rows(), *growth_rows()]
+    table.write(__file__, "Partitions and merge orders at scale", HEADER, rows)
     plot(results)
 
 

@@ -1,9 +1,10 @@
-"""Latency, ARM instructions and size of every variant of every network.
+"""How much faster and smaller are merged networks, on this processor and on emulated ARM?
 
 `python -m benchmarks.latency` (extras `paper` and `plot`, the shared folder, and `onnxfde target
-setup arm64`) measures with `onnxfde.bench`, writes `results.json`, and from that `RESULTS.md` and
-`latency.png`. `--only 64-256-64,…` measures some networks again and keeps the others' results,
-`--part cpu` or `--part arm` does some targets, `--report` only writes the tables and the plot.
+setup arm64`) measures every variant of every network with `onnxfde.bench`, and writes
+`results.json`, `RESULTS.md` and `latency.png`. `--only 64-256-64,…` measures some networks again
+and keeps the results of the others, `--part cpu` or `--part arm` measures on some targets only, and
+`--report` measures nothing and writes the tables and the plot from `results.json`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
 ARM = ("arm64:cortex-a53", "arm64:cortex-a76")
 BATCHES = (1, 64)
+"""Batch sizes of the networks that allow any; chosen."""
 SECONDS = 15.0
+"""How long each target and batch size is measured; chosen."""
 TIMEOUT = 3600.0
-
-
+"""Seconds after which a target is given up; chosen."""
 PARTS = {"cpu": ((1, ("cpu",)), (2, ("cpu",))), "arm": ((1, ARM),)}
-"""Threads and targets; the processor here with one thread and with two."""
+"""Threads and targets of each part; this processor with one thread and with two."""
 
 
 def measured(net: Net, part: str, known: dict[str, Any]) -> dict[str, Any]:
-    """All variants on the targets of a part, beside what is known of the others."""
+    """All variants on the targets of a part, together with the known results of other parts."""
     files = variants(net)
     batches = BATCHES if net.free_batch else (1,)
     targets = dict(known.get("targets", {}))
@@ -51,18 +53,18 @@ def measured(net: Net, part: str, known: dict[str, Any]) -> dict[str, Any]:
         models = content["models"]
     for name, model in zip(files, models, strict=True):
         model["file"] = name
-    return {"models": models, "targets": dict(sorted(targets.items(), key=order))}
+    return {"models": models, "targets": dict(sorted(targets.items(), key=local_first))}
 
 
-def order(entry: tuple[str, Any]) -> tuple[bool, str]:
-    """This machine first."""
+def local_first(entry: tuple[str, Any]) -> tuple[bool, str]:
+    """Sort key of the targets: this machine first, then by name."""
     return entry[1]["target"] != "cpu", entry[0]
 
 
 def main() -> None:
-    """Measure, then write."""
+    """Measure what was asked for, then write tables and plot."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="names of networks, with commas")
+    parser.add_argument("--only", default="", help="names of networks, separated by commas")
     parser.add_argument("--part", choices=PARTS, help="only this machine, or only ARM")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     options = parser.parse_args()

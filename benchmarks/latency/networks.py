@@ -1,8 +1,7 @@
 """The networks to time, each in all its variants, made once and kept in the cache.
 
-The plain ones are planted: a tenth of the neurons are drawn at random, the others are copies of
-them, scaled and with 1 % noise, so that merging them is no nonsense. Their time depends on their
-shape only.
+In the planted networks, a tenth of the neurons are random and the others are copies of them with
+1 % noise, so that merging makes sense. Their time depends on their shape only.
 """
 
 from __future__ import annotations
@@ -18,20 +17,25 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxfde
-from benchmarks.cryptonets import images
-from benchmarks.paper.networks import trained
-from benchmarks.tasks import mnist_rows, shared_file
+from benchmarks.common import paper_networks
+from benchmarks.common.cryptonets_square import cryptonets_known, cryptonets_path
+from benchmarks.common.folders import CACHE
 
-CACHE = Path(__file__).parents[1] / ".cache" / "latency"
 SHAPES = ((64, 256), (128, 512), (256, 1024), (512, 4096), (1024, 8192))
+"""Inputs (and outputs) and neurons of the planted networks; chosen."""
 SHARES = (50, 25, 10)
-COPIES, NOISE = 10, 0.01
-TRAIN_IMAGES = 1000
+"""Percent of the neurons that merging keeps; chosen."""
+COPIES = 10
+"""About how often each neuron of a planted network occurs; the smallest share keeps one of each."""
+NOISE = 0.01
+"""The noise of the copies, relative to the incoming weights; chosen."""
+KNOWN = 1000
+"""Unlabelled training inputs to merge the real networks with; chosen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """A network, how to merge it, and the data that needs."""
+    """A network, and the options (with data, where it needs some) to merge it with."""
 
     name: str
     path: Path
@@ -41,7 +45,7 @@ class Net:
 
 
 def planted(inputs: int, neurons: int, seed: int = 0) -> onnx.ModelProto:
-    """Gemm → Mul(h, h) → Gemm in which every neuron is there about ten times."""
+    """Gemm → Mul(h, h) → Gemm in which every neuron occurs about ten times."""
     rng = np.random.default_rng(seed)
     distinct = -(-neurons // COPIES)
     which = np.arange(neurons) % distinct
@@ -66,38 +70,41 @@ def planted(inputs: int, neurons: int, seed: int = 0) -> onnx.ModelProto:
 
 
 def nets() -> list[Callable[[], Net]]:
-    """How to get every network."""
-    plain = [partial(planted_net, d, n) for d, n in SHAPES]
-    return [*plain, cryptonets, third_variant]
+    """A function for every network: each is made only when it is measured."""
+    return [*(partial(planted_net, d, n) for d, n in SHAPES), cryptonets, third_variant]
 
 
 def planted_net(inputs: int, neurons: int) -> Net:
     """A planted network from the cache."""
     name = f"{inputs}-{neurons}-{inputs}"
-    path = CACHE / name / "original.onnx"
+    path = cache_folder(name) / "original.onnx"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         onnx.save(planted(inputs, neurons), path)
     return Net(name, path, {"quotient": "refit"}, planted=True)
 
 
 def cryptonets() -> Net:
-    """A real network for homomorphic encryption; its batch is 1."""
-    data = {"input": images(mnist_rows().x_train[:TRAIN_IMAGES])}
-    path = shared_file("models/cryptonets_square.onnx")
-    return Net("cryptonets_square", path, {"data": data}, free_batch=False)
+    """A real network for homomorphic encryption; its batch is fixed at 1."""
+    options = {"data": cryptonets_known(KNOWN)}
+    return Net("cryptonets_square", cryptonets_path(), options, free_batch=False)
 
 
 def third_variant() -> Net:
-    """The paper's deepest: glycolysis, four layers 7-120-7."""
-    net = trained("GLY", 3, 0)
-    return Net("GLY-variant-3", net.path, {"data": {"x": net.rows.x_train[:TRAIN_IMAGES]}})
+    """The paper's deepest network: glycolysis, four times 7-120-7."""
+    net = paper_networks.trained("GLY", 3, 0)
+    return Net("GLY-variant-3", net.path, {"data": {"x": net.rows.x_train[:KNOWN]}})
+
+
+def cache_folder(name: str) -> Path:
+    """The folder of a network's files."""
+    folder = CACHE / "latency" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def variants(net: Net) -> dict[str, Path]:
-    """A network as it is, merged, pruned to as many nonzero weights, and in int8."""
-    folder = CACHE / net.name
-    folder.mkdir(parents=True, exist_ok=True)
+    """The files of a network: original, merged, pruned to as many nonzero weights, and int8."""
+    folder = cache_folder(net.name)
     found = {"original": net.path}
     for share in SHARES:
         merged = made(folder / f"merged-{share}.onnx", partial(merge, net, keep=share / 100))
@@ -127,17 +134,17 @@ def made(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def merge(net: Net, path: Path, **options: Any) -> None:
-    """By onnxfde."""
+    """Merge a network with onnxfde."""
     onnxfde.optimize(net.path, **net.options, **options, certify=False).save(path)
 
 
 def quantize(path: Path, target: Path) -> None:
-    """What is merged already, in 8 bits: merging it again would take minutes and not differ."""
+    """Quantize a merged network; merging the original again would take minutes and not differ."""
     onnxfde.optimize(path, skip=("*",), int8="dynamic").save(target)
 
 
 def prune(path: Path, like: Path, target: Path) -> None:
-    """Set the smallest weights of all matrices to zero, until as many are left as in another."""
+    """Set the smallest weights to zero until as many are left as in the matrices of `like`."""
     model = onnx.load(path)
     matrices = [t for t in model.graph.initializer if len(t.dims) > 1]
     arrays = [numpy_helper.to_array(t) for t in matrices]

@@ -1,4 +1,4 @@
-"""The tables and the plot, from what was measured."""
+"""RESULTS.md and latency.png, from what was measured."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Section
+from benchmarks.common.table import Section
 from onnxfde.command.bench_table import amount, seconds
 
-NOTE = """Every variant of a network runs in turns with the others (`onnxfde.bench`). "×" is how
-many times less than the original: median time here, with a 95 % interval where that is wide, and
+NOTE = """All variants of a network take turns (`onnxfde.bench`). "×" is how many times less than
+the original: in median time on this machine, with a 95 % interval where it is wide, and in
 counted instructions on ARM (a cost, not a time). "pruned like" sets the smallest weights to zero
-until as many are left as in the merged network: dense kernels multiply with zeros too. int8 is
-dynamic. "differs" is the largest difference of any output on the emulated ARM from this machine's,
-relative to the largest output. The planted networks' time depends on their shape only."""
+until as many are left as in the merged network; dense kernels multiply zeros all the same. int8 is
+dynamic. "differs" is the largest difference between an output on emulated ARM and on this machine,
+relative to the largest output. The time of the planted networks depends on their shape only."""
 TIME_HEADER = "variant | bytes | parameters | mult-adds"
 VAGUE = 1.1
+"""An interval is shown where its ends differ by more than this factor; chosen."""
+LARGEST = "1024-8192-1024"
 PANELS = {
     "cpu, 1": ("time, 1 thread", 64),
     "cpu, 2": ("time, 2 threads", 64),
     "arm64:cortex-a53, 1": ("instructions, Cortex-A53", 1),
     "arm64:cortex-a76, 1": ("instructions, Cortex-A76", 1),
 }
+"""Title and batch size of each panel of the plot, by target and threads."""
 STYLES = {
     "merged to 50 %": "o:",
     "merged to 25 %": "o--",
@@ -48,7 +51,7 @@ def write(results: dict[str, Any], folder: Path) -> None:
 
 
 def machines(results: dict[str, Any]) -> str:
-    """What was measured on."""
+    """The machines, and the version of onnxruntime on each."""
     places = {
         p["machine"]: p["onnxruntime"] for r in results.values() for p in r["targets"].values()
     }
@@ -72,7 +75,7 @@ def title(place: dict[str, Any], batch: int) -> str:
 
 
 def run_at(place: dict[str, Any], model: int, batch: int) -> dict[str, Any]:
-    """What was measured of one model in one column."""
+    """The result of one model in one column."""
     runs: list[dict[str, Any]] = place["lines"][model]["latencies"]
     return next(run for run in runs if run["batch"] == batch)
 
@@ -90,14 +93,14 @@ def cell(run: dict[str, Any]) -> str:
 
 
 def worst_difference(found: dict[str, Any], model: int) -> str:
-    """The largest difference between ARM and here."""
+    """The largest difference between ARM and this machine."""
     arm = [place for place in found["targets"].values() if place["target"] != "cpu"]
     runs = [run for place in arm for run in place["lines"][model]["latencies"]]
     return f"{max(run['difference'] for run in runs):.1g}" if runs else "–"
 
 
 def section(name: str, found: dict[str, Any]) -> Section:
-    """One network: a row a variant."""
+    """One network, with one row per variant."""
     wide = columns(found)
     header = " | ".join([TIME_HEADER, *(title(*column) for column in wide), "differs"])
     rows = [
@@ -115,19 +118,19 @@ def section(name: str, found: dict[str, Any]) -> Section:
 
 
 def promises(results: dict[str, Any]) -> Section:
-    """What the largest network must show, and what is true of all."""
+    """The speed of the largest network, and how far ARM repeats and agrees."""
     return Section("What it shows", "what | figure", list(findings(results)))
 
 
 def findings(results: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The figures behind the promises."""
-    largest = results.get("1024-8192-1024")
+    largest = results.get(LARGEST)
     if largest:
         names = [model["file"] for model in largest["models"]]
         for what in ("merged to 10 %", "pruned like 10 %"):
             for place, batch in columns(largest):
                 run = run_at(place, names.index(what), batch)
-                yield f"1024-8192-1024, {what}, {title(place, batch)}", cell(run)
+                yield f"{LARGEST}, {what}, {title(place, batch)}", cell(run)
     arm = [
         (model["file"], run)
         for found in results.values()
@@ -173,7 +176,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
 def points_of(
     found: dict[str, Any], variant: str, target: str, batch: int
 ) -> Iterator[tuple[float, float]]:
-    """Size of the original and ratio of a variant, if it was measured so."""
+    """Multiply-adds of the original and the ratio of a variant, where it was measured."""
     names = [model["file"] for model in found["models"]]
     for run in found["targets"][target]["lines"][names.index(variant)]["latencies"]:
         if run["batch"] == batch and run["speedup"]:

@@ -3,10 +3,10 @@
     python -m benchmarks.paper [synthetic|public] [--system NAME] [--variant 1|2|3] [--seeds N]
                                [--quick] [--data-dir DIR] [--out DIR]
 
-Networks are trained once and kept; each result goes to `results.csv` as soon as it is known, so a
-killed run continues where it was. At the end `RESULTS.md` and the plots are written from all that
-is known. `--quick` is variant 1 with 3 seeds; everything takes hours. Needs the extras `paper` and
-`plot`.
+Networks are trained once and kept. Each result goes to `results.csv` as soon as it is known, so a
+killed run continues where it stopped. At the end `RESULTS.md` and the plots are written from all
+results. `--quick` is variant 1 with 3 seeds; everything takes hours. Needs the extras `paper` and
+`plot`, and the shared folder or `--data-dir` for public data.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.nets import quadratic_limit
-from benchmarks.paper import networks, plots, report
-from benchmarks.paper.methods import (
-    COUNTED,
-    METHODS,
-    Network,
-    grp_percent,
-    mean_squared_error,
-    widths,
-)
+from benchmarks.common import paper_networks
+from benchmarks.common.layers import widths
+from benchmarks.common.paper_systems import SYSTEMS
+from benchmarks.common.scores import grp_percent, on_test_rows, quadratic_limit
+from benchmarks.paper import plots, report
+from benchmarks.paper.methods import COUNTED, METHODS, Network
 from benchmarks.paper.published import Row, half, rows_of
 from benchmarks.paper.store import Result, Store, network_hash
-from benchmarks.paper.systems import SYSTEMS
 
 FOLDER = Path(__file__).parent
 SEEDS = {False: 10, True: 30}
-"""The paper's, for simulated systems and for public data."""
+"""The paper's numbers of seeds, for simulated systems (False) and public data (True)."""
 QUICK_SEEDS = 3
+"""Seeds of `--quick`; chosen."""
 
 
 class Task(NamedTuple):
@@ -71,7 +67,7 @@ def steps(system: str, variant: int) -> list[Step]:
 
 @dataclass(frozen=True)
 class Run:
-    """All results are found in, or go to, the store."""
+    """Measures networks; looks results up in the store and adds new ones to it."""
 
     store: Store
     progress: Progress
@@ -85,12 +81,11 @@ class Run:
         def tell(message: str) -> None:
             self.progress.update(bar, description=f"{task}: {message}")
 
-        net = networks.trained(*task, data_dir=self.data_dir, tell=tell)
+        net = paper_networks.trained(*task, data_dir=self.data_dir, tell=tell)
         digest, rows = network_hash(net.path), net.rows
         network = Network(net.path, rows.x_train, rows.limits)
         if (*task, digest, "base", "C1") not in self.store:
-            error = mean_squared_error(network.model, rows.x_test, rows.y_test)
-            neurons = "/".join(map(str, widths(network.model)))
+            error, neurons = on_test_rows(network.model, rows), slashed(widths(network.model))
             if not SYSTEMS[task.system].public and task.variant == 1:
                 limit = quadratic_limit(rows)
                 self.store.add(Result(*task, digest, "quadratic", "C1", "", 100.0, limit))
@@ -100,11 +95,16 @@ class Run:
             tell(f"{method} {row.config}")
             if (*task, digest, method, row.config) not in self.store:
                 model = METHODS[method](network, row)
-                error = mean_squared_error(model, rows.x_test, rows.y_test)
-                left, grp = "/".join(map(str, widths(model))), grp_percent(model, network.model)
+                left, grp = slashed(widths(model)), grp_percent(model, network.model)
+                error = on_test_rows(model, rows)
                 self.store.add(Result(*task, digest, method, row.config, left, grp, error))
             self.progress.advance(bar)
         self.progress.remove_task(bar)
+
+
+def slashed(counts: list[int]) -> str:
+    """Neurons of each square layer, as `results.csv` has them."""
+    return "/".join(map(str, counts))
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -126,7 +126,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def tasks(options: argparse.Namespace) -> Iterator[Task]:
-    """The networks to measure: all systems with the first seed, then with the next one."""
+    """The networks to measure: all systems with the first seed, then all with the next."""
     chosen = [
         system
         for name, system in SYSTEMS.items()
@@ -142,13 +142,13 @@ def tasks(options: argparse.Namespace) -> Iterator[Task]:
 
 
 def columns() -> Progress:
-    """Bars that say what is being done, how far it is, and for how long."""
+    """Progress bars with what is being done, how far it is, and the time so far."""
     bars = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(TextColumn("{task.description}"), *bars)
 
 
 def hush() -> None:
-    """No remarks of torch.onnx between the bars."""
+    """Keep warnings of torch.onnx out of the progress bars."""
     warnings.simplefilter("ignore", FutureWarning)
     exporter = "torch.onnx._internal.exporter._registration"
     logging.getLogger(exporter).setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""The paper's sensitivity figures, GRP % and MSE against ε, and errors against sizes."""
+"""The paper's sensitivity figures (GRP % and MSE against ε), and MSE against GRP %."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(store: Store, folder: Path) -> None:
 
 
 def panels(rows: int, columns: int) -> tuple[Any, Any]:
-    """A figure, and its axes in a grid."""
+    """A figure and its grid of axes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -53,7 +53,7 @@ def panels(rows: int, columns: int) -> tuple[Any, Any]:
 
 
 def save(figure: Any, handles: tuple[Any, Any], path: Path) -> None:
-    """With one legend for all panels, as PNG and SVG."""
+    """Save as PNG and SVG, with one legend for all panels."""
     width, height = figure.get_size_inches()
     columns = max(2, int(width // 3.2))
     lines = -(-len(handles[0]) // columns)
@@ -64,7 +64,7 @@ def save(figure: Any, handles: tuple[Any, Any], path: Path) -> None:
 
 
 def ours(cells: Cells, system: str, method: str) -> list[tuple[Row, Figure]]:
-    """What a method makes of variant 1 at each configuration, and at half of the smallest."""
+    """The figures of a method on variant 1, at each configuration and at `half`."""
     rows = [*rows_of(system), half(system)]
     pairs = ((row, found_at(cells, row, method)) for row in rows)
     return [(row, figure) for row, figure in pairs if figure]

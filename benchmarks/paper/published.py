@@ -1,8 +1,8 @@
-"""The figures that the paper prints, as they stand in its tables.
+"""The figures that the paper prints in its tables.
 
 A block is a system and a variant of the network. Each line of it is a configuration: the ε of each
-wide layer, the percentage that magnitude pruning and Wanda set to zero, then what is left: GRP %,
-MSE and half of its 95 % confidence interval, for ε-FDE, for magnitude pruning and for Wanda.
+wide layer, the percentages of weights that magnitude pruning and Wanda set to zero, and then the
+results: GRP %, MSE and half of its 95 % confidence interval, for ε-FDE, magnitude and Wanda.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ C7 0.09  95.11 99  12.99 9.59e-02 1.27e-02  44.98 1.87e-01 1.50e-02  44.83 1.79e
 
 @dataclass(frozen=True)
 class Figure:
-    """How much is left, and how good it is."""
+    """What is left of a network: GRP %, MSE, and half of the MSE's confidence interval."""
 
     grp: float
     mse: float
@@ -136,7 +136,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration: what was asked of each method, and what came of it in the paper."""
+    """A configuration: the settings of each method, and its result in the paper."""
 
     system: str
     variant: int
@@ -179,6 +179,6 @@ def rows_of(system: str, variant: int = 1) -> list[Row]:
 
 
 def half(system: str) -> Row:
-    """A configuration of our own: half of what the smallest network of variant 1 has left."""
+    """An extra configuration: half of the GRP of the paper's smallest network of variant 1."""
     last = rows_of(system)[-1]
     return replace(last, config="half", fde=Figure(last.fde.grp / 2, nan, nan))

@@ -1,10 +1,10 @@
-"""The words of RESULTS.md; every figure in them is computed, or is the paper's."""
+"""The text of RESULTS.md."""
 
 from __future__ import annotations
 
+from benchmarks.common.table import Section
 from benchmarks.paper.published import SYSTEMS, Figure, rows_of
 from benchmarks.paper.tables import MISSING, Cells, found_at
-from benchmarks.table import Section
 
 HEAD = """# The paper's evaluation, run again
 
@@ -16,11 +16,11 @@ seeds ± half of the 95 % confidence interval (Student's t). "paper" is what the
 the original network.
 
 `--quick` took 11 minutes from a fresh clone, training included, on two cores shared with other
-work (4 minutes 22 seconds of CPU); killed in the middle it went on without training or measuring
-anything twice.
+work (4 minutes 22 seconds of CPU). Killed halfway and started again, it trained and measured
+nothing twice.
 
 - *ε-FDE*, *ε-BDE*: the paper's rule (its Definition 1) on outgoing and on incoming weights as
-  trained, transitive closure, one neuron for each block, at the paper's ε of each layer.
+  trained, transitive closure, one neuron per block, at the paper's ε of each layer.
 - *ε-FDE of ERODE, exact*: distances as the paper's tool ERODE computes them, and as many neurons
   as a block needs to lose nothing but what the rule itself loses.
 - *magnitude*, *Wanda*: weights set to zero in the matrices into the wide layers, at the paper's
@@ -28,7 +28,7 @@ anything twice.
 - *structured magnitude*, *budget + refit*, *minimal*: fewer neurons; as many in each wide layer as
   keep GRP at or below the paper's row (fewer where nothing is lost). "half" is half of the GRP of
   the paper's smallest row. They know the range of the inputs and nothing else, or also 2,000
-  unlabelled training inputs. Nothing is trained again."""
+  unlabelled training inputs. Nothing is retrained."""
 
 TEXT = """**What is reproduced.** The sizes of the networks: magnitude pruning and Wanda leave the
 paper's GRP in the simulated systems, to a few hundredths of a point in variant 1, which fixes
@@ -43,20 +43,20 @@ here*), nothing merges on public data, and in the simulated systems little, and 
 pruning and Wanda lose more here than in the paper at moderate ratios on the simulated systems.
 What makes the paper's networks so mergeable is not in its text. What is known:
 
-- *A factor of 3, and a sum.* Definition 1 counts a gap between two outgoing weights once, and asks
-  each output for itself; ERODE, which the paper ran, keeps the split of the merged variable as an
+- *A factor of 3, and a sum.* Definition 1 counts a gap between two outgoing weights once, and tests
+  each output separately; ERODE, which the paper ran, keeps the split of the merged variable as an
   unknown: a gap counts three times, and the gaps of all outputs are added up. At the same ε it
   merges far less. On public data (one output) its GRP then falls along a curve like the paper's;
   in the simulated systems nothing merges until the last one or two ε.
 - *The max rule.* The paper's working example compares right-hand sides coefficient by coefficient
   and takes the maximum; its definition takes a sum. That is a third partition for the same ε.
-- *One neuron for each block.* The quotient of a forward block sums the squares of all its members:
+- *One neuron per block.* The quotient of a forward block sums the squares of all its members:
   a quadratic form of rank up to d + 1. One neuron carries rank 1; the rest is lost, however close
-  the outgoing weights were. A neuron for each nonzero eigenvalue (*exact*) loses less and leaves
+  the outgoing weights were. One neuron per nonzero eigenvalue (*exact*) loses less and leaves
   more.
-- *Rescaling.* `u → αu, V → V/α²` leaves a network as it is and changes every distance. A threshold
-  on the weights as trained means something else in every layer and every network, so the paper's ε
-  cannot be expected to fit ours. (The paper names this limit too.)
+- *Rescaling.* `u → αu, V → V/α²` does not change what a network computes, but changes every
+  distance. A threshold on the weights as trained means something else in every layer and every
+  network, so the paper's ε cannot be expected to fit ours. (The paper names this limit too.)
 - *A jump, then nothing.* On public data the paper's error rises at its first ε (HEPC to 3.2 times,
   Abalone to 1.4 times its base) and then stays the same while GRP falls by half and more. No rule
   tried here does that.
@@ -74,16 +74,16 @@ exceed the targets. A few thousand unlabelled inputs cure it."""
 
 BASE = """RN is our own network of 6 species: the paper does not print its own, so the two cannot
 be compared. GLY is not quadratic: no network with one square layer can fit the training rows
-better than the least-squares quadratic, and how good that is hangs on the sample of states.
+better than the least-squares quadratic, and how good that is depends on the sample of states.
 Household power (HEPC) is a partial file, December 2006 to June 2007: its rows are not the paper's,
-and its base error is far lower, since voltage times current is nearly the power asked for. Targets
-of public data are min–max scaled: the paper's text speaks of standardised ones, and its base
-errors of those we get with min–max. The networks, and how each column is encoded: `systems.py` and
-`networks.py` beside this page.
+and its base error is far lower, since voltage times current is nearly the target, the active power.
+Targets of public data are min–max scaled: the paper's text says standardised, but its base errors
+are those we get with min–max. The networks, and how each column is encoded:
+`benchmarks/common/paper_networks.py` and `paper_systems.py`.
 
 The training is not the paper's either. Here Adam takes larger batches and fewer epochs than the
 paper's grid, which was not searched. On the simulated systems the last layer is solved by least
-squares at the end, and the networks of variants 2 and 3 start from blocks that hand the state on,
+squares at the end, and the networks of variants 2 and 3 start from blocks that pass the state on,
 also by least squares, before Adam trains all weights. So in variants 2 and 3 the layers before the
 last compute something simpler than they might in the paper's networks, and being exact with few
 neurons says less there than in variant 1. Two things speak for the result all the same: a square

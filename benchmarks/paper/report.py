@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.common.table import Section
 from benchmarks.paper import checks, reading
 from benchmarks.paper.published import SYSTEMS
 from benchmarks.paper.store import Store
@@ -17,7 +18,6 @@ from benchmarks.paper.tables import (
     seeds,
     summarised,
 )
-from benchmarks.table import Section
 
 FIGURES = """![GRP and MSE against ε, simulated systems](sensitivity-synthetic.png)
 
@@ -29,7 +29,7 @@ FIGURES = """![GRP and MSE against ε, simulated systems](sensitivity-synthetic.
 
 
 def write(store: Store, folder: Path) -> None:
-    """The page, from all results there are."""
+    """Write the page from all current results."""
     (folder / "RESULTS.md").write_text(page(summarised(store.current())))
 
 
@@ -68,7 +68,7 @@ def extent(cells: Cells) -> str:
 
 
 def bars(cells: Cells) -> list[str]:
-    """The bars by topic; the many rows of variants 2 and 3 in a table of their own."""
+    """The bars, with one table per topic."""
     groups = [
         ("Base errors", list(checks.base_checks(cells))),
         (
@@ -86,7 +86,7 @@ def bars(cells: Cells) -> list[str]:
 
 
 def tables(cells: Cells) -> list[str]:
-    """Two tables for each system and variant, in the paper's order."""
+    """Two tables per system and variant, in the paper's order."""
     known = sorted(measured(cells), key=lambda pair: (SYSTEMS.index(pair[0]), pair[1]))
     parts = []
     for system, variant in known:

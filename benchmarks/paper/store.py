@@ -1,7 +1,7 @@
 """Results in a CSV file, each written as soon as it is known.
 
-A result belongs to a network by the hash of its file: train it again, and its old results no longer
-count. A line that a killed run left unfinished is dropped, and measured again.
+A result names its network by the hash of the file: once a network is trained again, its old results
+no longer count. A line that a killed run left unfinished is dropped, and measured again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Result:
-    """What a method made of a network at a configuration."""
+    """The outcome of a method on a network at a configuration."""
 
     system: str
     variant: int
@@ -25,13 +25,13 @@ class Result:
     method: str
     config: str
     neurons: str
-    """Of each wide layer, with slashes."""
+    """Of each wide layer, separated by slashes."""
     grp: float
     mse: float
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What a result is looked up by."""
+        """The fields by which a result is looked up."""
         return (self.system, self.variant, self.seed, self.network, self.method, self.config)
 
 
@@ -39,12 +39,12 @@ FIELDS = tuple(field.name for field in fields(Result))
 
 
 def network_hash(path: Path) -> str:
-    """What names a network in the results."""
+    """The name of a network in the results."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def parsed(line: str) -> Result | None:
-    """A line of the file, unless it is broken."""
+    """A line of the file, or None if it is broken."""
     words = next(csv.reader([line]), [])
     if len(words) != len(FIELDS):
         return None
@@ -79,7 +79,7 @@ class Store:
         self.results = {result.key: result for result in found if result}
 
     def __contains__(self, key: tuple[object, ...]) -> bool:
-        """Whether something was measured."""
+        """Whether there is a result with this key."""
         return key in self.results
 
     def add(self, result: Result) -> None:

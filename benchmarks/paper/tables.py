@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import nan, sqrt
 from statistics import mean, stdev
 
+from benchmarks.common.table import Section
 from benchmarks.paper.methods import COUNTED
 from benchmarks.paper.published import SYSTEMS, Figure, Row, half, rows_of
 from benchmarks.paper.store import Result
-from benchmarks.table import Section
 
 MISSING = "–"
 LUMPED = ("forward", "backward", "erode")
@@ -31,7 +31,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A method at a configuration: one result for each seed."""
+    """A method at a configuration: one result per seed."""
 
     seeds: tuple[int, ...]
     grps: tuple[float, ...]
@@ -40,17 +40,17 @@ class Cell:
 
     @property
     def figure(self) -> Figure:
-        """What the paper prints of it."""
+        """The figure that the paper prints for such a cell."""
         return Figure(mean(self.grps), mean(self.mses), confidence(self.mses))
 
     def over(self, other: Cell) -> list[float]:
-        """The ratio of errors, for each seed that both know."""
+        """The ratio of errors, for each seed that both have."""
         known = dict(zip(other.seeds, other.mses, strict=True))
         pairs = zip(self.seeds, self.mses, strict=True)
         return [mse / known[seed] for seed, mse in pairs if seed in known]
 
     def loss(self, base: Cell) -> float:
-        """The mean error in terms of the mean error of the same networks before."""
+        """The mean error over the mean error of the same networks before."""
         known = dict(zip(base.seeds, base.mses, strict=True))
         return mean(self.mses) / mean(known[seed] for seed in self.seeds)
 
@@ -70,7 +70,7 @@ def confidence(values: Iterable[float]) -> float:
 
 
 def summarised(results: Iterable[Result]) -> Cells:
-    """All seeds of each method and configuration together."""
+    """The results, with all seeds of a method and configuration in one cell."""
     groups = defaultdict(list)
     for found in sorted(results, key=lambda r: r.seed):
         groups[found.system, found.variant, found.method, found.config].append(found)
@@ -96,7 +96,7 @@ def found_at(cells: Cells, row: Row, method: str) -> Figure | None:
 
 
 def measured(cells: Cells) -> Iterator[tuple[str, int]]:
-    """The systems and variants that something is known of, in the paper's order."""
+    """The systems and variants that have results, by variant and in the paper's order."""
     for variant in (1, 2, 3):
         for system in SYSTEMS:
             if (system, variant, "base", "C1") in cells:
@@ -104,7 +104,7 @@ def measured(cells: Cells) -> Iterator[tuple[str, int]]:
 
 
 def seeds(cells: Cells, system: str, variant: int) -> int:
-    """How many networks a table is about."""
+    """How many networks a table covers."""
     return len(cells[system, variant, "base", "C1"].mses)
 
 
@@ -124,7 +124,7 @@ def paper_table(cells: Cells, system: str, variant: int) -> Section:
 
 
 def counted_table(cells: Cells, system: str, variant: int) -> Section:
-    """What can be had with no more parameters than each of the paper's rows has."""
+    """The methods that get a number of neurons, with no more parameters than each paper row."""
     header = "config | paper: GRP % | MSE | neurons | " + " | ".join(
         f"{TITLES[method]}: GRP % | MSE" for method in COUNTED
     )
@@ -155,7 +155,7 @@ def base_table(cells: Cells) -> Section:
 
 
 def difference_table(cells: Cells) -> Section:
-    """GRP of the methods that prune single weights, with its difference to the paper's."""
+    """GRP of magnitude pruning and Wanda, and its difference from the paper's."""
     body = []
     for system, variant in measured(cells):
         for row in rows_of(system, variant)[1:]:

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
+from benchmarks.common.layers import widths
+from benchmarks.common.scores import grp_percent, outputs_of, score
 from benchmarks.paper import methods
 from benchmarks.paper.published import Figure, Row, rows_of
 from onnxfde.graph.match import find_layers
@@ -66,9 +68,9 @@ def test_magnitude_pruning_leaves_what_the_paper_prints(tmp_path: Path, system: 
     inputs = {"RN": 6, "EN": 7, "POL": 9, "GLY": 7}[system]
     net = network(tmp_path, inputs, 120, inputs)
     for row in rows_of(system):
-        found = methods.grp_percent(methods.magnitude(net, row), net.model)
+        found = grp_percent(methods.magnitude(net, row), net.model)
         assert found == pytest.approx(row.magnitude.grp, rel=0, abs=0.1)
-        found = methods.grp_percent(methods.wanda(net, row), net.model)
+        found = grp_percent(methods.wanda(net, row), net.model)
         assert found == pytest.approx(row.wanda.grp, rel=0, abs=0.1)
 
 
@@ -114,7 +116,7 @@ def test_calibration_reads_what_a_layer_inside_reads(tmp_path: Path) -> None:
 def test_grp_counts_nonzero_weights_and_biases(tmp_path: Path) -> None:
     net = network(tmp_path, 3, 10, 2)  # 30 + 10 + 20 + 2 parameters
     after = methods.magnitude(net, configured(prune=50.0))
-    assert methods.grp_percent(after, net.model) == pytest.approx(100 * 47 / 62, rel=0, abs=1e-9)
+    assert grp_percent(after, net.model) == pytest.approx(100 * 47 / 62, rel=0, abs=1e-9)
 
 
 def parameters(shape: tuple[int, ...]) -> int:
@@ -129,8 +131,8 @@ def test_the_most_neurons_within_a_grp_are_affordable(
     net = network(tmp_path, *shape)
     neurons = methods.affordable(net, target)
     model = methods.structured(net, configured(grp=target))
-    assert methods.widths(model) == [neurons] * (len(shape) // 2)
-    assert methods.grp_percent(model, net.model) <= target
+    assert widths(model) == [neurons] * (len(shape) // 2)
+    assert grp_percent(model, net.model) <= target
     narrow, wider = (shape[:1] + ((n, 2) * (len(shape) // 2)) for n in (neurons, neurons + 1))
     assert parameters(narrow) <= target / 100 * parameters(shape) < parameters(wider)
 
@@ -139,30 +141,28 @@ def test_the_most_neurons_within_a_grp_are_affordable(
 def test_no_more_is_left_than_in_the_papers_row(tmp_path: Path, method: str) -> None:
     net = network(tmp_path, 2, 12, 2)
     model = methods.METHODS[method](net, configured(grp=70.0))
-    assert methods.grp_percent(model, net.model) <= 70.0
-    (left,) = methods.widths(model)
+    assert grp_percent(model, net.model) <= 70.0
+    (left,) = widths(model)
     assert left <= 5  # (2 + 1)(2 + 2)/2 − 1 are lossless
 
 
 def test_minimal_goes_below_what_is_lossless(tmp_path: Path) -> None:
     net = network(tmp_path, 2, 12, 2)
     model = methods.METHODS["minimal"](net, configured(grp=30.0))
-    assert methods.widths(model) == [methods.affordable(net, 30.0)] == [3]
+    assert widths(model) == [methods.affordable(net, 30.0)] == [3]
 
 
 @pytest.mark.parametrize("method", ["forward", "backward"])
 def test_each_layer_is_lumped_at_its_own_eps(tmp_path: Path, method: str) -> None:
     net = network(tmp_path, 3, 10, 2, 10, 2)
     model = methods.METHODS[method](net, configured(eps=(0.0, 1e6), variant=2))
-    assert methods.widths(model) == [10, 1]
+    assert widths(model) == [10, 1]
     model = methods.METHODS[method](net, configured(eps=(1e6, 0.0), variant=2))
     assert [m.layer.neurons for m in find_layers(Graph(model))[0]] == [1, 10]
 
 
 def test_errors_are_means_over_rows_and_outputs(tmp_path: Path) -> None:
     net = network(tmp_path, 3, 10, 2)
-    (y,) = methods.run(net.model, net.known)
+    (y,) = outputs_of(net.model, net.known)
     off = y + np.array([1.0, 3.0], dtype=np.float32)
-    assert methods.mean_squared_error(net.model, net.known, off) == pytest.approx(
-        5.0, rel=1e-5, abs=0
-    )
+    assert score(y, off) == pytest.approx(5.0, rel=1e-5, abs=0)

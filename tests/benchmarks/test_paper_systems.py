@@ -7,18 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.paper import networks
-from benchmarks.paper.systems import (
+from benchmarks.common import paper_networks
+from benchmarks.common.dynamics import binding, electrical, glycolysis, polymerization
+from benchmarks.common.paper_systems import (
     DATA,
     SYSTEMS,
     TABLES,
-    electrical,
     household_table,
     metro_table,
-    polymerization,
     read,
 )
-from benchmarks.tasks import Array, binding, glycolysis
+from onnxfde.numbers import Array
 
 PUBLIC_ROWS = {"Abalone": 4_177, "HEPC": 278_861, "Metro": 48_204, "Protein": 45_730}
 
@@ -215,22 +214,22 @@ def test_a_table_as_uci_has_it_is_found(tmp_path: Path) -> None:
     [(1, (7, 120, 7)), (2, (7, 120, 7, 120, 7)), (3, (7, *((120, 7) * 4)))],
 )
 def test_widths_of_the_variants(variant: int, expected: tuple[int, ...]) -> None:
-    assert networks.widths(7, 7, variant) == expected
+    assert paper_networks.widths(7, 7, variant) == expected
 
 
 def test_the_cache_tells_networks_apart() -> None:
     made = [("EN", 1, 0), ("EN", 1, 1), ("EN", 2, 0), ("GLY", 1, 0)]
-    assert len({networks.cached_path(*it) for it in made}) == len(made)
+    assert len({paper_networks.cached_path(*it) for it in made}) == len(made)
 
 
 def test_public_tables_have_one_variant() -> None:
     with pytest.raises(ValueError, match="Abalone has variant 1 only"):
-        networks.made_of("Abalone", 2, 0)
+        paper_networks.made_of("Abalone", 2, 0)
 
 
 def test_rows_are_kept_as_they_were(tmp_path: Path) -> None:
     rows = SYSTEMS["RN"].rows(0)
-    networks.save_rows(rows, tmp_path / "rows.npz")
-    found = networks.load_rows(tmp_path / "rows.npz")
+    paper_networks.save_rows(rows, tmp_path / "rows.npz")
+    found = paper_networks.load_rows(tmp_path / "rows.npz")
     for name, values in vars(rows).items():
         np.testing.assert_array_equal(getattr(found, name), values)

@@ -1,7 +1,8 @@
-"""Shrinking a benchmark network by one of the methods to compare, and measuring what is left.
+"""Shrinking a benchmark network by one of the methods to compare, and measuring the result.
 
-Every figure comes from the test rows and the saved float32 model in onnxruntime. The time hangs on
-the threads of the linear algebra: small products wait for each other where cores are busy.
+Every score comes from the saved float32 model on test rows in onnxruntime. The time depends on the
+number of threads for linear algebra: on busy cores, the threads of small products wait for each
+other.
 """
 
 from __future__ import annotations
@@ -19,20 +20,22 @@ from statistics import mean
 import onnx
 
 import onnxfde
-from benchmarks import peers
-from benchmarks.cryptonets import images
-from benchmarks.nets import TASKS, trained
-from benchmarks.tasks import Array, mnist_rows, shared_file
-from onnxfde.graph.size import count_parameters
+from benchmarks.common import pruning
+from benchmarks.common.cryptonets_square import INPUT, cryptonets_images, cryptonets_path
+from benchmarks.common.datasets import MNIST_KNOWN, mnist_rows
+from benchmarks.common.layers import only_layer
+from benchmarks.common.scores import grp_percent
+from benchmarks.common.square_networks import TASKS, trained
+from onnxfde.numbers import Array
 from onnxfde.options import Quotient
 
-ROWS = 1000
-IMAGES = 4000
+ROWS_KNOWN = 1000
+"""Unlabelled training rows that the "data" methods may see, except on MNIST; chosen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """A network, what onnxfde may know of its inputs, and the rows to judge it on."""
+    """A network, what onnxfde may know about its inputs, and the test rows."""
 
     path: Path
     input: str
@@ -44,7 +47,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A smaller model, and what onnxfde says of the layer in it."""
+    """A smaller model, and what onnxfde reports about its layer."""
 
     model: onnx.ModelProto
     error: float | None = None
@@ -53,7 +56,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How small a network became, and how good it still is."""
+    """How small a network became, and how good it still is (`base`: how good it was)."""
 
     before: int
     neurons: int
@@ -67,7 +70,7 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """The error of the result in terms of the original's."""
+        """The error of the result over that of the original."""
         return self.score / self.base
 
     @property
@@ -77,7 +80,7 @@ class Outcome:
 
     @property
     def cost(self) -> float:
-        """What it cost: the ratio of errors, or points lost."""
+        """Points of accuracy lost, or the ratio of errors."""
         return self.lost if self.metric == "accuracy" else self.ratio
 
 
@@ -86,12 +89,11 @@ def load(name: str, seed: int) -> Net:
     """A network by name."""
     if name == "cryptonets":
         rows = mnist_rows()
-        path = shared_file("models/cryptonets_square.onnx")
-        known, test = images(rows.x_train[:IMAGES]), images(rows.x_test)
-        return Net(path, "input", rows.limits, known, test, rows.y_test)
+        known, test = map(cryptonets_images, (rows.x_train[:MNIST_KNOWN], rows.x_test))
+        return Net(cryptonets_path(), INPUT, rows.limits, known, test, rows.y_test)
     net = trained(name, seed)
     rows = net.rows
-    known = rows.x_train[: IMAGES if name == "mnist" else ROWS].copy()
+    known = rows.x_train[: MNIST_KNOWN if name == "mnist" else ROWS_KNOWN].copy()
     return Net(net.path, "x", rows.limits, known, rows.x_test, rows.y_test)
 
 
@@ -101,7 +103,7 @@ def seeds(name: str) -> tuple[int, ...]:
 
 
 def merged(quotient: Quotient, data: bool, net: Net, neurons: int) -> Shrunk:
-    """By onnxfde."""
+    """Shrink with onnxfde."""
     result = onnxfde.optimize(
         net.path,
         neurons=neurons,
@@ -115,7 +117,7 @@ def merged(quotient: Quotient, data: bool, net: Net, neurons: int) -> Shrunk:
 
 
 def pruned(tool: Callable[[onnx.ModelProto, int], onnx.ModelProto], net: Net, n: int) -> Shrunk:
-    """By something else."""
+    """Shrink with one of the pruning functions."""
     return Shrunk(tool(onnx.load(net.path), n))
 
 
@@ -127,15 +129,15 @@ METHODS: dict[str, Callable[[Net, int], Shrunk]] = {
     "refit, data": partial(merged, "refit", True),
     "single, range": partial(merged, "single", False),
     "single, data": partial(merged, "single", True),
-    "magnitude pruning": partial(pruned, peers.magnitude),
-    "Torch-Pruning": partial(pruned, peers.torch_pruning),
-    "onnxsim": partial(pruned, peers.onnxsim),
+    "magnitude pruning": partial(pruned, pruning.magnitude),
+    "Torch-Pruning": partial(pruned, pruning.torch_pruning),
+    "onnxsim": partial(pruned, pruning.onnxsim),
 }
 
 
 def timed(work: Callable[[], Shrunk], threads: int | None) -> tuple[Shrunk, float]:
-    """Work and its seconds, with so many threads for linear algebra (None: as many as it takes)."""
-    import_module("scipy.optimize")  # its own linear algebra is limited only once it is loaded
+    """The result and its seconds, with `threads` for linear algebra (None: the default)."""
+    import_module("scipy.optimize")  # only libraries that are loaded already are limited
     with import_module("threadpoolctl").threadpool_limits(threads, user_api="blas"):
         start = time.perf_counter()
         return work(), time.perf_counter() - start
@@ -145,7 +147,7 @@ def timed(work: Callable[[], Shrunk], threads: int | None) -> tuple[Shrunk, floa
 def measured(
     name: str, seed: int, method: str, neurons: int, threads: int | None = None
 ) -> Outcome:
-    """Shrink, save, and run what was saved on the test rows."""
+    """Shrink a network, save it, and run the saved file on the test rows."""
     net = load(name, seed)
     shrunk, seconds = timed(partial(METHODS[method], net, neurons), threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -157,9 +159,9 @@ def measured(
     assert found.metric_before is not None
     assert found.metric_after is not None
     outcome = Outcome(
-        before=peers.layer_of(original).neurons,
-        neurons=peers.layer_of(saved).neurons,
-        grp=100 * count_parameters(saved, original) / count_parameters(original),
+        before=only_layer(original).neurons,
+        neurons=only_layer(saved).neurons,
+        grp=grp_percent(saved, original),
         metric=found.metric,
         base=found.metric_before,
         score=found.metric_after,
@@ -177,7 +179,7 @@ def score_text(metric: str, score: float) -> str:
 
 
 def cost_text(found: list[Outcome]) -> str:
-    """The mean cost, and the worst of several."""
+    """The mean cost, and the largest if there are several."""
     costs = [outcome.cost for outcome in found]
     worst = f" ({max(costs):.4g})" if len(costs) > 1 else ""
     unit = "points lost" if found[0].metric == "accuracy" else "×"

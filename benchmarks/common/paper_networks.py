@@ -1,8 +1,8 @@
 """The networks of the paper's evaluation, trained once and kept as ONNX with their rows.
 
-Variant 1 is d-120-m; variants 2 and 3 repeat 120-d, two and four times in all. The layers of 120
-are square, the others linear. A file is named by a hash of all that made it, and appears under its
-name only when it is whole: a killed run leaves nothing broken.
+Variant 1 is d-120-m. Variants 2 and 3 have two and four blocks: d-120-d-…-120-m. The layers of 120
+neurons are square, the others linear. A file is named after a hash of everything that made it, and
+gets its name only when it is complete: a killed run leaves no broken file behind.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.nets import Trained, export
-from benchmarks.paper.systems import DYNAMICS, SYSTEMS, TABLES
-from benchmarks.paper.training import Recipe, recipe_of, train
-from benchmarks.tasks import Rows
+from benchmarks.common.datasets import Rows
+from benchmarks.common.folders import CACHE
+from benchmarks.common.paper_systems import DYNAMICS, SYSTEMS, TABLES
+from benchmarks.common.paper_training import Recipe, recipe_of, train
+from benchmarks.common.square_networks import Trained, export
 
-CACHE = Path(__file__).parents[1] / ".cache" / "paper"
 BLOCKS = {1: 1, 2: 2, 3: 4}
+"""Square layers of each variant: the paper's."""
 HIDDEN = 120
+"""Neurons of each square layer: the paper's for simulated systems, assumed for public tables."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """All that makes a network."""
+    """Everything that determines a network."""
 
     system: str
     data: str
@@ -39,7 +41,7 @@ class Made:
 
 
 def silent(text: str) -> None:
-    """Tell nobody."""
+    """Discard a message."""
 
 
 def trained(
@@ -66,7 +68,7 @@ def trained(
 
 
 def is_cached(system: str, variant: int, seed: int, data_dir: Path | None = None) -> bool:
-    """Whether a network needs no training any more."""
+    """Whether a network has been trained already."""
     return cached_path(system, variant, seed, data_dir).exists()
 
 
@@ -74,11 +76,11 @@ def cached_path(system: str, variant: int, seed: int, data_dir: Path | None = No
     """Where a network is kept."""
     made = json.dumps(asdict(made_of(system, variant, seed, data_dir)), sort_keys=True)
     key = hashlib.sha256(made.encode()).hexdigest()[:12]
-    return CACHE / f"{system.lower()}-v{variant}-s{seed}-{key}.onnx"
+    return CACHE / "paper" / f"{system.lower()}-v{variant}-s{seed}-{key}.onnx"
 
 
 def made_of(system: str, variant: int, seed: int, data_dir: Path | None = None) -> Made:
-    """All that makes a network; the data of a public table counts by its content."""
+    """Everything that determines a network; a public table counts by its content."""
     it = SYSTEMS[system]
     if it.public and variant != 1:
         raise ValueError(f"{system} has variant 1 only: the paper's public tables have no other")
@@ -93,7 +95,7 @@ def made_of(system: str, variant: int, seed: int, data_dir: Path | None = None) 
 
 
 def source(system: str, data_dir: Path | None = None) -> str:
-    """What the rows are made of: the box of the states, or the hash of the table."""
+    """Where the rows come from: the range of the states, or the hash of the table."""
     if not SYSTEMS[system].public:
         return str(DYNAMICS[system].box)
     return hashlib.sha256(TABLES[system].path(data_dir).read_bytes()).hexdigest()

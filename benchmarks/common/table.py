@@ -1,4 +1,4 @@
-"""Markdown tables, printed and kept next to the script that made them."""
+"""Markdown tables, printed and written next to the script that made them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A table, with a heading unless it is the only one."""
+    """A table; its heading is empty where the page has only this one."""
 
     heading: str
     header: str
@@ -36,7 +36,7 @@ def write_sections(script: str, title: str, sections: Iterable[Section], note: s
 
 
 def text(script: str, title: str, sections: Iterable[Section], note: str = "") -> str:
-    """The whole page."""
+    """The page: title, command, note and tables."""
     made = f"Made by `python -m benchmarks.{Path(script).stem}`."
     parts = [f"# {title}", made, *([note] if note else []), *(s.text() for s in sections)]
     return "\n\n".join(parts) + "\n"

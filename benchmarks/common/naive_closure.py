@@ -1,4 +1,4 @@
-"""The baseline: expand every polynomial and compare every pair, as one would at first."""
+"""The baseline for partitions: expand every squared neuron and compare every pair of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from onnxfde.neurons.layer import Layer
 
 
-def backward_closure(layer: Layer, eps: float) -> set[frozenset[int]]:
+def naive_backward_closure(layer: Layer, eps: float) -> set[frozenset[int]]:
     """Blocks of neurons whose expanded squares are linked by L1 distances within ε."""
     j, k = np.triu_indices(layer.inputs + 1)
     factor = np.where(j == k, 1.0, 2.0)

@@ -1,9 +1,9 @@
 """The data of the benchmarks: training, validation and test rows, deterministic for a seed.
 
-Simulated systems are uniform states and their exact derivatives, both min-max scaled, 90/10. Public
-tables come from the shared folder (its `data/README.md` names the sources): inputs standardised,
-targets min-max scaled, both with the training rows alone, and split 70/20/10 into training,
-validation and test. Classes are integer targets.
+Simulated systems: uniform random states and their exact derivatives, min-max scaled. Public tables
+come from the shared folder (its `data/README.md` names the sources): inputs standardised, targets
+min-max scaled, and split 70/20/10 into training, validation and test. Only training rows determine
+the scaling. Integer targets are class labels.
 """
 
 from __future__ import annotations
@@ -15,21 +15,26 @@ import lzma
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from benchmarks.common.dynamics import binding, glycolysis
+from benchmarks.common.folders import shared_file
+from onnxfde.numbers import Array
 
-SHARED = Path(__file__).parents[2] / "shared"
 STATES = 30_000
+"""Rows of a simulated system: the paper's number."""
+BOX = (0.0, 100.0)
+"""Range of every state of the glycolytic oscillator and the reaction network: the paper's."""
 DIGITS_TRAIN = 1437
+"""Training rows of the digits: 80 % of 1,797."""
+MNIST_KNOWN = 4000
+"""Unlabelled MNIST images that merging with data may see; chosen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of one task; integer targets are class labels, no validation is an empty one."""
+    """The rows of one task; without validation rows, `x_val` and `y_val` are empty."""
 
     x_train: Array
     y_train: Array
@@ -55,7 +60,7 @@ class Rows:
 
 
 def parted(x: Array, y: Array, train: int, valid: int = 0) -> Rows:
-    """The first rows train, the next ones validate, the others test."""
+    """The first rows are for training, the next for validation, the rest for testing."""
     end = train + valid
     return Rows(x[:train], y[:train], x[end:], y[end:], x[train:end], y[train:end])
 
@@ -71,35 +76,6 @@ def standardised(a: Array, reference: Array) -> Array:
     return np.asarray((a - reference.mean(axis=0)) / reference.std(axis=0))
 
 
-def glycolysis(s: Array) -> Array:
-    """Right-hand side of the 7-species glycolytic oscillator."""
-    j0, k1, k2, k3, k4, k5, k6 = 2.5, 100.0, 6.0, 16.0, 100.0, 1.28, 12.0
-    k, kappa, q, cap, psi, n, a = 1.8, 13.0, 4, 0.52, 0.1, 1.0, 4.0
-    s1, s2, s3, s4, s5, s6, s7 = s.T
-    v = k1 * s1 * s6 / (1 + (s6 / cap) ** q)
-    return np.stack(
-        [
-            j0 - v,
-            2 * v - k2 * s2 * (n - s5) - k6 * s2 * s5,
-            k2 * s2 * (n - s5) - k3 * s3 * (a - s6),
-            k3 * s3 * (a - s6) - k4 * s4 * s5 - kappa * (s4 - s7),
-            k2 * s2 * (n - s5) - k4 * s4 * s5 - k6 * s2 * s5,
-            -2 * v + 2 * k3 * s3 * (a - s6) - k5 * s6,
-            psi * kappa * (s4 - s7) - k * s7,
-        ],
-        axis=1,
-    )
-
-
-def binding(s: Array) -> Array:
-    """Right-hand side of the 6-species reaction network: reversible binding at two sites."""
-    a, b, c, d, e, f = s.T
-    r1, r2 = a * e - 2 * b, a * e - 2 * c
-    r3, r4 = b * e - 2 * d, c * e - 2 * d
-    r5 = 0.5 * d * e - 0.3 * f
-    return np.stack([-r1 - r2, r1 - r3, r2 - r4, r3 + r4 - r5, -r1 - r2 - r3 - r4 - r5, r5], axis=1)
-
-
 def simulated(
     slope: Callable[[Array], Array],
     species: int,
@@ -107,7 +83,10 @@ def simulated(
     seed: int,
     parts: tuple[int, int] = (STATES * 9 // 10, 0),
 ) -> Rows:
-    """Uniform states in a box and their derivatives; `parts` train and validate, the rest tests."""
+    """Uniform states in a box and their derivatives.
+
+    `parts` are the numbers of training and validation rows; the rest is for testing.
+    """
     states = np.random.default_rng(seed).uniform(*between, (STATES, species))
     targets, train = slope(states), parts[0]
     x = min_max(states, states[:train]).astype(np.float32)
@@ -117,37 +96,27 @@ def simulated(
 
 def gly_rows(seed: int) -> Rows:
     """The glycolytic oscillator in [0, 100]⁷."""
-    return simulated(glycolysis, 7, (0.0, 100.0), seed)
+    return simulated(glycolysis, 7, BOX, seed)
 
 
 def rn_rows(seed: int) -> Rows:
-    """The reaction network in [0, 100]⁶: its derivatives are quadratic, a net can be exact."""
-    return simulated(binding, 6, (0.0, 100.0), seed)
-
-
-def shared_file(name: str) -> Path:
-    """A file of the shared folder."""
-    path = SHARED / name
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing: this benchmark needs the shared folder beside the checkout"
-        )
-    return path
+    """The reaction network in [0, 100]⁶; its derivatives are quadratic: a network can be exact."""
+    return simulated(binding, 6, BOX, seed)
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, xz-compressed if its name ends so."""
+    """The text of a file, decompressed if its name ends in .xz."""
     raw = path.read_bytes()
     return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode()
 
 
 def read_table(path: Path) -> list[list[str]]:
-    """The lines of a table of comma-separated values."""
+    """The lines of a comma-separated file, empty ones left out."""
     return [line for line in csv.reader(io.StringIO(read_text(path))) if line]
 
 
 def tabular(x: Array, y: Array, seed: int, numbers: int | None = None) -> Rows:
-    """Shuffle, split 70/20/10 and scale; columns after the first `numbers` stay as they are."""
+    """Shuffle, split 70/20/10 and scale; input columns after the first `numbers` are not scaled."""
     order = np.random.default_rng(seed).permutation(len(x))
     x, y, train = x[order], y[order], len(x) * 7 // 10
     numeric, other = x[:, :numbers], x[:, x.shape[1] if numbers is None else numbers :]
@@ -157,7 +126,7 @@ def tabular(x: Array, y: Array, seed: int, numbers: int | None = None) -> Rows:
 
 
 def abalone_table(path: Path) -> tuple[Array, Array]:
-    """Abalone: sex as three columns and seven measures; the rings are the target."""
+    """Abalone: sex as three columns, and seven measures; the target is the number of rings."""
     lines = read_table(path)
     sex = [[float(line[0] == kind) for kind in "MFI"] for line in lines]
     numbers = np.array([line[1:] for line in lines], dtype=np.float64)
@@ -170,7 +139,7 @@ def abalone_rows(seed: int) -> Rows:
 
 
 def protein_table(path: Path) -> tuple[Array, Array]:
-    """Protein tertiary structure (CASP): nine measures; the RMSD is the target."""
+    """Protein tertiary structure (CASP): nine measures; the target is the RMSD."""
     numbers = np.array(read_table(path)[1:], dtype=np.float64)
     return numbers[:, 1:], numbers[:, :1]
 
@@ -210,7 +179,7 @@ def mnist_part(part: str) -> tuple[Array, Array]:
 
 
 def mnist_rows(seed: int = 0) -> Rows:
-    """MNIST's 60,000 + 10,000 images; the split is MNIST's own, whatever the seed."""
+    """MNIST's 60,000 training and 10,000 test images: its own split, whatever the seed."""
     del seed
     (x_train, y_train), (x_test, y_test) = mnist_part("train"), mnist_part("t10k")
     return Rows(x_train, y_train, x_test, y_test, x_train[:0], y_train[:0])

@@ -1,8 +1,9 @@
 """The eight systems of the paper's evaluation: what is learned, and how each column is encoded.
 
-Simulated ones are 30,000 uniform states and their exact derivatives, both min-max scaled; public
-tables have numbers standardised, flags and one-hot columns as 0 and 1, and the target min-max
-scaled. All are split 70/20/10 into training, validation and test; only the training rows scale.
+Simulated systems are 30,000 uniform random states and their exact derivatives, both min-max scaled.
+In public tables, numbers are standardised, flags and one-hot columns are 0 or 1, and the target is
+min-max scaled. All are split 70/20/10 into training, validation and test rows; only the training
+rows determine the scaling.
 """
 
 from __future__ import annotations
@@ -16,24 +17,37 @@ from typing import Protocol
 
 import numpy as np
 
-from benchmarks import tasks
-from benchmarks.tasks import STATES, Array, Rows
+from benchmarks.common.datasets import (
+    BOX,
+    STATES,
+    Rows,
+    abalone_table,
+    protein_table,
+    read_table,
+    read_text,
+    simulated,
+    tabular,
+)
+from benchmarks.common.dynamics import binding, electrical, glycolysis, polymerization
+from benchmarks.common.folders import SHARED
+from onnxfde.numbers import Array
 
-DATA = tasks.SHARED / "data"
+DATA = SHARED / "data"
 PARTS = STATES * 7 // 10, STATES * 2 // 10
+"""Training and validation rows of a simulated system: the paper's 70 % and 20 %."""
 
 
 class RowsOf(Protocol):
-    """The rows of a system for a seed; public tables are read from a folder."""
+    """A function that gives the rows of a system for a seed."""
 
     def __call__(self, seed: int, data_dir: Path | None = None) -> Rows:
-        """Load or simulate them."""
+        """Simulate the rows, or read them from a folder of public tables."""
         ...
 
 
 @dataclass(frozen=True)
 class System:
-    """What a network learns."""
+    """One of the systems: what a network learns."""
 
     name: str
     public: bool
@@ -41,20 +55,22 @@ class System:
     outputs: int
     rows: RowsOf
     note: str
+    """How the columns are encoded; networks are trained anew when it changes."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A public table: our file, UCI's file and page, and how it is encoded."""
+    """A public table: our file name, UCI's file name and page, and how to encode the file."""
 
     file: str
     uci_file: str
     page: str
     encode: Callable[[Path], tuple[Array, Array]]
-    numbers: int | None = None  # the leading columns that are standardised; None is all
+    numbers: int | None = None
+    """How many leading columns are standardised; None means all."""
 
     def path(self, data_dir: Path | None = None) -> Path:
-        """Where it is: xz-compressed or as UCI has it."""
+        """The file, under our compressed name or under UCI's."""
         folder = data_dir or DATA
         for name in (self.file, self.uci_file):
             if (folder / name).exists():
@@ -65,49 +81,12 @@ class Table:
         )
 
 
-def electrical(v: Array) -> Array:
-    """Right-hand side of the H-tree of depth 3: v11, v21, v22, v31 to v34."""
-    root, b = 1.1195700850873262, 0.5606494502496796
-    second = np.array([0.5233235724597057, 0.5232821916287071])
-    third = np.array([0.603301590244999, 0.6033785530926093, 0.603325178373297, 0.6033616699243862])
-    v1, v2, v3 = v[:, :1], v[:, 1:3], v[:, 3:]
-    top = root * (2 - v1) - b * (2 * v1 - v2.sum(axis=1, keepdims=True))
-    return np.hstack([top, second * (v1 - v2), third * (v2[:, [0, 0, 1, 1]] - v3)])
-
-
-def polymerization(s: Array) -> Array:
-    """Mass action of A1, A2, A1p, A2p, A1CHCHp, A2CHCHp, H, H2, C2H2.
-
-    Ai + H ⇌ Aip + H2, Aip + C2H2 ⇌ AiCHCHp, A1CHCHp + C2H2 → A2 + H, A2CHCHp + C2H2 → A1 + H.
-    """
-    a1, a2, p1, p2, c1, c2, h, h2, acetylene = s.T
-    r1 = 1.0001 * a1 * h - 0.1 * p1 * h2
-    r2 = 1.0004 * a2 * h - 0.1 * p2 * h2
-    q1 = 2.0003 * p1 * acetylene - 0.2 * c1
-    q2 = 1.9985 * p2 * acetylene - 0.2 * c2
-    g1 = 2.9998 * c1 * acetylene
-    g2 = 3.0010 * c2 * acetylene
-    return np.stack(
-        [
-            g2 - r1,
-            g1 - r2,
-            r1 - q1,
-            r2 - q2,
-            q1 - g1,
-            q2 - g2,
-            g1 + g2 - r1 - r2,
-            r1 + r2,
-            -q1 - q2 - g1 - g2,
-        ],
-        axis=1,
-    )
-
-
 WEATHER = (
     *("Clear", "Clouds", "Drizzle", "Fog", "Haze", "Mist"),
     *("Rain", "Smoke", "Snow", "Squall", "Thunderstorm"),
 )
-LOWEST_KELVIN = 200.0  # ten temperatures are recorded as 0 K
+LOWEST_KELVIN = 200.0
+"""Ten temperatures are recorded as 0 K; all others are above this."""
 
 
 def metro_table(path: Path) -> tuple[Array, Array]:
@@ -115,7 +94,7 @@ def metro_table(path: Path) -> tuple[Array, Array]:
 
     Rain and snow are flags, since one hour is recorded with 9,831 mm.
     """
-    lines = tasks.read_table(path)[1:]
+    lines = read_table(path)[1:]
     times = [datetime.fromisoformat(line[7]) for line in lines]
     parts = np.array([[time.hour, time.weekday(), time.month] for time in times], dtype=float)
     temperature = np.array([float(line[1]) for line in lines])
@@ -128,8 +107,8 @@ def metro_table(path: Path) -> tuple[Array, Array]:
 
 
 def household_table(path: Path) -> tuple[Array, Array]:
-    """Household power: the other six measures, hour and weekday; the active power is the target."""
-    text = tasks.read_text(path).splitlines()[1:]
+    """Household power: six measures, hour and weekday; the target is the seventh, active power."""
+    text = read_text(path).splitlines()[1:]
     lines = [line.split(";", 2) for line in text if line and "?" not in line]
     days = {day: datetime.strptime(day, "%d/%m/%Y").weekday() for day in {x[0] for x in lines}}
     weekday = [days[line[0]] for line in lines]
@@ -140,7 +119,7 @@ def household_table(path: Path) -> tuple[Array, Array]:
 
 UCI = "https://archive.ics.uci.edu/dataset"
 TABLES = {
-    "Abalone": Table("abalone.data.xz", "abalone.data", f"{UCI}/1", tasks.abalone_table),
+    "Abalone": Table("abalone.data.xz", "abalone.data", f"{UCI}/1", abalone_table),
     "HEPC": Table(
         "household_power_consumption.PARTIAL-2006-12-16_2007-06-30.txt.xz",
         "household_power_consumption.txt",
@@ -154,25 +133,25 @@ TABLES = {
         metro_table,
         numbers=5,
     ),
-    "Protein": Table("CASP.csv.xz", "CASP.csv", f"{UCI}/265", tasks.protein_table),
+    "Protein": Table("CASP.csv.xz", "CASP.csv", f"{UCI}/265", protein_table),
 }
 
 
 @cache
 def read(table: Table, path: Path) -> tuple[Array, Array]:
-    """A table's inputs and target; one process reads it once."""
+    """The inputs and the target of a table, read only once per process."""
     return table.encode(path)
 
 
 def public_rows(name: str, seed: int, data_dir: Path | None = None) -> Rows:
     """The rows of a public table."""
     table = TABLES[name]
-    return tasks.tabular(*read(table, table.path(data_dir)), seed, table.numbers)
+    return tabular(*read(table, table.path(data_dir)), seed, table.numbers)
 
 
 @dataclass(frozen=True)
 class Dynamics:
-    """A simulated system: its right-hand side, variables, and the box the states are from."""
+    """A simulated system: right-hand side, number of variables, and the range of the states."""
 
     slope: Callable[[Array], Array]
     variables: int
@@ -180,10 +159,10 @@ class Dynamics:
 
 
 DYNAMICS = {
-    "RN": Dynamics(tasks.binding, 6, (0.0, 100.0)),
+    "RN": Dynamics(binding, 6, BOX),
     "EN": Dynamics(electrical, 7, (-25.0, 25.0)),
-    "POL": Dynamics(polymerization, 9, (0.0, 100.0)),
-    "GLY": Dynamics(tasks.glycolysis, 7, (0.0, 100.0)),
+    "POL": Dynamics(polymerization, 9, BOX),
+    "GLY": Dynamics(glycolysis, 7, BOX),
 }
 
 
@@ -191,17 +170,17 @@ def simulated_rows(name: str, seed: int, data_dir: Path | None = None) -> Rows:
     """The rows of a simulated system."""
     del data_dir
     it = DYNAMICS[name]
-    return tasks.simulated(it.slope, it.variables, it.box, seed, PARTS)
+    return simulated(it.slope, it.variables, it.box, seed, PARTS)
 
 
 def simulated_system(name: str, note: str) -> System:
-    """A simulated system under its name."""
+    """The entry of a simulated system."""
     size = DYNAMICS[name].variables
     return System(name, False, size, size, partial(simulated_rows, name), note)
 
 
 def public_system(name: str, inputs: int, note: str) -> System:
-    """A public table under its name."""
+    """The entry of a public table."""
     return System(name, True, inputs, 1, partial(public_rows, name), note)
 
 

@@ -1,44 +1,55 @@
 """How the networks of the paper's evaluation are trained: Adam, then least squares.
 
-A block W₂(W₁x + b₁)² + b₂ is linear in W₂ and b₂, and with 120 random W₁ and b₁ it spans each
-quadratic of up to 14 inputs. So a deep network starts with blocks that hand the state on (W₂ and b₂
-by least squares) and a last one that fits the targets. Adam then trains all weights: large batches,
-the rate is halved when the validation error stalls, and the epoch that validates best is kept. On
-simulated systems the last W₂ and b₂ are at last solved for again, nearest to what Adam found.
+A block W₂(W₁x + b₁)² + b₂ is linear in W₂ and b₂, and with 120 random rows of W₁ and b₁ it can
+represent every quadratic of up to 14 inputs. A deep network therefore starts with blocks that pass
+their inputs on (W₂ and b₂ by least squares) and a last block that fits the targets. Then Adam
+trains all weights in large batches: the rate is halved when the validation error stalls, and the
+epoch with the lowest validation error is kept. On simulated systems the last W₂ and b₂ are finally
+solved for again: the least-squares solution nearest to what Adam found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from benchmarks.tasks import Array, Rows
+from benchmarks.common.datasets import Rows
+from benchmarks.common.square_networks import square_layers
+from onnxfde.numbers import Array
 
-VERSION = 1  # to be raised when the training below changes
-BLOCK = 3  # layers of torch: a linear one, the square, a linear one
-RANK_TOLERANCE = 1e-9  # singular values below this part of the largest are rounding
+VERSION = 1
+"""Part of the name of every cached network: raise it when the training below changes."""
+BLOCK = 3
+"""Modules of torch per block: linear, square, linear."""
+RANK_TOLERANCE = 1e-9
+"""Singular values below this share of the largest count as rounding; chosen."""
+STALL = 1e-3
+"""The relative improvement of the validation error below which an epoch counts as stalled;
+chosen."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train."""
+    """How to train; the values were chosen, the paper's grid was not searched."""
 
     epochs: int
     batch: int
     rate: float
-    patience: int = 5  # epochs without a better validation before the rate is halved
-    stop: int = 30  # epochs without a better validation before training ends
-    solve: bool = True  # whether least squares finish the last layer
+    patience: int = 5
+    """Epochs without a lower validation error before the rate is halved."""
+    stop: int = 30
+    """Epochs without a lower validation error before training ends."""
+    solve: bool = True
+    """Whether the last layer is solved for by least squares in the end."""
     version: int = VERSION
 
 
 def recipe_of(system: str, variant: int) -> Recipe:
     """The recipe of a network."""
-    if variant > 1 and system != "GLY":  # exact at the start already: all weights move a little
+    if variant > 1 and system != "GLY":  # exact from the start: Adam changes little
         return Recipe(epochs=25, batch=256, rate=0.0005, patience=2, stop=10)
     if variant > 1:
         return Recipe(epochs=60, batch=256, rate=0.002 if variant == 2 else 0.0005)
@@ -67,27 +78,13 @@ def train(
     return net
 
 
-def square_layers(widths: tuple[int, ...]) -> Any:
-    """Linear maps between the widths, with x² after the first, third and so on."""
-    import torch
-
-    class Square(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
-        def forward(self, x: Any) -> Any:
-            return x * x
-
-    layers = []
-    for i, (inputs, outputs) in enumerate(pairwise(widths)):
-        layers += [torch.nn.Linear(inputs, outputs), Square()][: 2 - i % 2]
-    return torch.nn.Sequential(*layers)
-
-
 def adam(net: Any, rows: Rows, recipe: Recipe, tell: Callable[[str], None]) -> None:
-    """Adam until the validation error stalls; the net has the best epoch's weights."""
+    """Adam until the validation error stalls; leaves the best epoch's weights in the net."""
     import torch
 
     optimizer = torch.optim.Adam(net.parameters(), recipe.rate)
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=0.5, patience=recipe.patience, threshold=1e-3
+        optimizer, factor=0.5, patience=recipe.patience, threshold=STALL
     )
     x, y, x_val, y_val = map(torch.from_numpy, (rows.x_train, rows.y_train, rows.x_val, rows.y_val))
     best, best_at, state = np.inf, 0, net.state_dict()
@@ -109,14 +106,14 @@ def adam(net: Any, rows: Rows, recipe: Recipe, tell: Callable[[str], None]) -> N
 
 
 def start(net: Any, rows: Rows) -> None:
-    """Let all blocks but the last hand the inputs on, and the last one fit the targets."""
+    """Let all blocks but the last pass their inputs on, and the last one fit the targets."""
     for end in range(BLOCK, len(net), BLOCK):
         solve(net[:end], rows.x_train, rows.x_train)
     solve(net, rows.x_train, rows.y_train)
 
 
 def solve(net: Any, x: Array, y: Array) -> None:
-    """Give the last layer its least-squares weights, as near to its own as they come."""
+    """Give the last layer least-squares weights, the ones nearest to those it has."""
     import torch
 
     last = net[-1]

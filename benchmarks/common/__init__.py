@@ -1,0 +1,1 @@
+"""What several benchmarks share; nothing in here is a benchmark by itself."""

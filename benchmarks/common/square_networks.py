@@ -1,0 +1,131 @@
+"""Square-activation networks trained for the benchmarks, and cached as ONNX files.
+
+`trained(task, seed)` trains d-n-m with x² on the rows of a task in torch, exports it with
+torch.onnx as a user would, and keeps `<task>-<seed>.onnx` in `benchmarks/.cache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common.datasets import (
+    Rows,
+    abalone_rows,
+    digits_rows,
+    gly_rows,
+    mnist_rows,
+    protein_rows,
+    rn_rows,
+)
+from benchmarks.common.folders import CACHE
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a network learns, its hidden width, how it is trained, and with which seeds."""
+
+    name: str
+    rows: Callable[[int], Rows]
+    hidden: int
+    epochs: int
+    batch: int
+    rate: float
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network on disk, and the rows it was trained on and is tested on."""
+
+    path: Path
+    rows: Rows
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("gly", gly_rows, hidden=120, epochs=150, batch=256, rate=0.005),
+        Task("rn", rn_rows, hidden=120, epochs=150, batch=256, rate=0.005),
+        Task("abalone", abalone_rows, hidden=120, epochs=200, batch=128, rate=0.003),
+        Task("protein", protein_rows, hidden=120, epochs=100, batch=512, rate=0.01),
+        Task("digits", digits_rows, hidden=256, epochs=60, batch=64, rate=0.001),
+        Task("mnist", mnist_rows, hidden=256, epochs=8, batch=128, rate=0.001, seeds=(0,)),
+    )
+}
+"""120 is the width of the paper's simulated systems; epochs, batches and rates were chosen."""
+
+
+def trained(name: str, seed: int = 0) -> Trained:
+    """The network of a task, from the cache or trained now."""
+    task = TASKS[name]
+    rows = task.rows(seed)
+    path = CACHE / f"{name}-{seed}.onnx"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        export(train(task, rows, seed), rows, path)
+    return Trained(path, rows)
+
+
+def square_layers(widths: tuple[int, ...]) -> Any:
+    """Linear maps between the widths, with x² after the first, the third and so on."""
+    import torch
+
+    class Square(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, x: Any) -> Any:
+            return x * x
+
+    layers = []
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
+        layers += [torch.nn.Linear(inputs, outputs), Square()][: 2 - i % 2]
+    return torch.nn.Sequential(*layers)
+
+
+def train(task: Task, rows: Rows, seed: int) -> Any:
+    """Adam with a cosine schedule; keeps the epoch with the lowest validation loss, if any."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    net = square_layers((rows.x_train.shape[1], task.hidden, rows.outputs))
+    loss_of = torch.nn.CrossEntropyLoss() if rows.classes else torch.nn.MSELoss()
+    optimizer = torch.optim.Adam(net.parameters(), task.rate)
+    x, y, x_val, y_val = map(torch.from_numpy, (rows.x_train, rows.y_train, rows.x_val, rows.y_val))
+    whole = len(x) // task.batch * task.batch
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+        optimizer, task.epochs * whole // task.batch
+    )
+    best, best_state = np.inf, {}
+    for _ in range(task.epochs):
+        for batch in torch.randperm(len(x))[:whole].split(task.batch):
+            optimizer.zero_grad()
+            loss_of(net(x[batch]), y[batch]).backward()
+            optimizer.step()
+            schedule.step()
+        if len(x_val) and (loss := loss_of(net(x_val), y_val).item()) < best:
+            best, best_state = loss, deepcopy(net.state_dict())
+    if best_state:
+        net.load_state_dict(best_state)
+    return net
+
+
+def export(net: Any, rows: Rows, path: Path) -> None:
+    """Write a network as a user of torch would."""
+    import torch
+
+    torch.onnx.export(
+        net.eval(),
+        (torch.from_numpy(rows.x_train[:2]),),
+        str(path),
+        input_names=["x"],
+        output_names=["y"],
+        dynamic_shapes=({0: torch.export.Dim("batch")},),
+        external_data=False,
+        verbose=False,
+    )
