@@ -25,7 +25,7 @@ from onnxfde.command.arguments import (
     parse_share,
     range_of,
 )
-from onnxfde.command.bench import bench, targets
+from onnxfde.command.bench import bench_command, targets
 from onnxfde.errors import OnnxfdeError, UsageError
 from onnxfde.options import DEFAULT_EPS, Int8, Linkage, Norm, Quotient, Relation, Semantics
 
@@ -287,7 +287,9 @@ def demo(
     )
 
 
-app.command(epilog="Example: onnxfde bench in.onnx out.onnx --batch 1,32 --target arm64")(bench)
+app.command("bench", epilog="Example: onnxfde bench in.onnx out.onnx --batch 1,32 --target arm64")(
+    bench_command
+)
 app.add_typer(targets, name="target")
 
 

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from onnxfde.command.main import app
 from onnxfde.errors import TargetError
 from onnxfde.machines.benchmark import bench
-from onnxfde.machines.targets.arm64 import Arm64, counted_row
+from onnxfde.machines.targets.arm64 import Arm64, counted_model
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.machines.targets.runner import REGIONS
-from onnxfde.machines.targets.sysroot import find
+from onnxfde.machines.targets.sysroot import find_sysroot
 from tests.machines.processes import runners, wait_until
 from tests.models import build, mlp
 
@@ -33,7 +33,7 @@ REPEATS = 0.005
 @pytest.fixture(autouse=True, scope="module")
 def ready(request: pytest.FixtureRequest) -> None:
     try:
-        find()
+        find_sysroot()
     except TargetError as reason:
         pytest.skip(str(reason))
 
@@ -151,7 +151,7 @@ def test_the_emulator_ends_with_whoever_started_it(tmp_path: Path) -> None:
 def test_a_set_up_that_is_ready_is_left_alone() -> None:
     done = CliRunner().invoke(app, ["target", "setup", "arm64"])
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"arm64 was set up before in {find().folder}")
+    assert done.stdout.startswith(f"arm64 was set up before in {find_sysroot().folder}")
 
 
 def test_the_processor_may_be_spelled_with_and_without_arm64() -> None:
@@ -171,7 +171,7 @@ def test_markers_cost_nothing() -> None:
         total += 7
         counts.append((total, simd))
     answer = {"failed": {}, "repeats": {"1": 5}, "outputs": {"1": EMPTY}}
-    run = counted_row(answer, iter(counts)).runs[1]
+    run = counted_model(answer, iter(counts)).runs[1]
     assert run.instructions == (100.0,) * 3
     assert run.simd == (40.0,) * 3
 

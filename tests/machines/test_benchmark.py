@@ -18,7 +18,7 @@ from onnxfde.command.main import app
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.machines.benchmark import bench
-from onnxfde.machines.shapes import batch_sizes, feed, fixed_specs
+from onnxfde.machines.shapes import batch_sizes, feed_for, fixed_specs
 from onnxfde.machines.targets.base import answers_in
 from onnxfde.machines.targets.process import attended
 from onnxfde.machines.targets.runner import RESULT
@@ -323,7 +323,7 @@ def test_samples_of_many_rows_are_put_end_to_end() -> None:
     rows = np.arange(24.0).reshape(2, 4, 3)
     specs = (spec("a", "N", 3),)
     data = make_samples({"a": rows}, specs, "data")
-    fed = feed(fixed_specs(specs, 6, {}, data), data, (-1, 1))
+    fed = feed_for(fixed_specs(specs, 6, {}, data), data, (-1, 1))
     assert np.array_equal(fed["a"], rows.reshape(8, 3)[:6])
 
 
@@ -331,7 +331,7 @@ def test_data_that_contradicts_a_shape_is_refused() -> None:
     specs = (spec("a", "N", "T"),)
     data = make_samples({"a": np.zeros((5, 9))}, specs, "data")
     with pytest.raises(DataError, match="the data for input 'a' is 2×9, --shape says 2×7"):
-        feed(fixed_specs(specs, 2, {"a": (1, 7)}, data), data, (-1, 1))
+        feed_for(fixed_specs(specs, 2, {"a": (1, 7)}, data), data, (-1, 1))
 
 
 def test_a_leading_axis_without_a_name_takes_the_length_it_is_given() -> None:
@@ -344,7 +344,7 @@ def test_a_leading_axis_without_a_name_takes_the_length_it_is_given() -> None:
 def test_empty_axes_are_fed_as_they_are() -> None:
     specs = (spec("a", "N", 0),)
     data = make_samples({"a": np.zeros((3, 0))}, specs, "data")
-    assert feed(fixed_specs(specs, 2, {}, data), data, (-1, 1))["a"].shape == (2, 0)
+    assert feed_for(fixed_specs(specs, 2, {}, data), data, (-1, 1))["a"].shape == (2, 0)
 
 
 def test_one_axis_has_one_length() -> None:

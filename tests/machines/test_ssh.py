@@ -17,7 +17,7 @@ import pytest
 from onnxfde.errors import UsageError
 from onnxfde.machines.benchmark import bench
 from onnxfde.machines.targets.base import parse_target
-from onnxfde.machines.targets.ssh import COMMAND, Ssh
+from onnxfde.machines.targets.ssh import SSH_VARIABLE, Ssh
 from tests.machines.processes import runners, wait_until
 from tests.machines.sshd import Server, free_port, serving
 from tests.models import mlp, twins
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def board(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setenv(COMMAND, server.command)
+    monkeypatch.setenv(SSH_VARIABLE, server.command)
     return server
 
 
@@ -117,7 +117,7 @@ def test_something_else_than_python_is_explained(board: Server, model: Path) -> 
 def test_an_ssh_that_cannot_be_started_leaves_the_other_targets(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(COMMAND, "/no/such/ssh -v")
+    monkeypatch.setenv(SSH_VARIABLE, "/no/such/ssh -v")
     here, there = bench([model], targets=["cpu", "ssh://board"], seconds=0).targets
     assert here.lines[0].latencies[0].p50
     assert "'/no/such/ssh' cannot be started" in (there.error or "")
@@ -126,7 +126,7 @@ def test_an_ssh_that_cannot_be_started_leaves_the_other_targets(
 def test_a_command_for_ssh_that_cannot_be_read_is_refused(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(COMMAND, "ssh -o 'x")
+    monkeypatch.setenv(SSH_VARIABLE, "ssh -o 'x")
     with pytest.raises(UsageError, match="ONNXFDE_SSH"):
         bench([model], targets=["ssh://board"], seconds=0)
 
@@ -135,7 +135,7 @@ def test_a_refused_connection_is_explained(board: Server, model: Path) -> None:
     target = f"ssh://127.0.0.1:{free_port()}"
     (place,) = bench([model], targets=[target], seconds=0).targets
     assert "Connection refused" in (place.error or "")
-    assert f"see that this works first: {board.command} -oBatchMode=yes -p" in (place.error or "")
+    assert f"check that this works first: {board.command} -oBatchMode=yes -p" in (place.error or "")
 
 
 def test_a_wrong_key_is_explained_and_nothing_is_asked(
@@ -144,7 +144,7 @@ def test_a_wrong_key_is_explained_and_nothing_is_asked(
     folder = board.temporary.parent
     config = (folder / "ssh_config").read_text().replace(f"{folder}/key", f"{folder}/stranger")
     (folder / "stranger_config").write_text(config)
-    monkeypatch.setenv(COMMAND, f"ssh -F {folder}/stranger_config")
+    monkeypatch.setenv(SSH_VARIABLE, f"ssh -F {folder}/stranger_config")
     (place,) = bench([model], targets=[board.target()], seconds=0).targets
     assert "Permission denied" in (place.error or "")
 
@@ -153,7 +153,7 @@ def test_an_unknown_host_key_is_not_accepted(
     board: Server, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = f"{board.command} -o UserKnownHostsFile=/dev/null"
-    monkeypatch.setenv(COMMAND, options)
+    monkeypatch.setenv(SSH_VARIABLE, options)
     (place,) = bench([model], targets=[board.target()], seconds=0).targets
     assert "Host key verification failed" in (place.error or "")
 
@@ -174,7 +174,7 @@ def test_nothing_is_left_behind_when_killed_in_the_middle(
         [*command, "--target", board.target(sys.executable)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, COMMAND: board.command},
+        env={**os.environ, SSH_VARIABLE: board.command},
     )
     assert wait_until(lambda: bool(runners(board.temporary)))
     process.send_signal(how)
@@ -188,7 +188,7 @@ def test_nothing_is_left_behind_when_the_connection_dies(board: Server, model: P
         [*command, "--target", board.target(sys.executable), "--json", str(model) + ".json"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, COMMAND: board.command},
+        env={**os.environ, SSH_VARIABLE: board.command},
     )
     assert wait_until(lambda: bool(runners(board.temporary)))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

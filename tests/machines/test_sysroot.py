@@ -24,8 +24,10 @@ import pytest
 
 from onnxfde.errors import TargetError
 from onnxfde.machines.targets import provision, sysroot
-from onnxfde.machines.targets.provision import setup
-from onnxfde.machines.targets.sysroot import CPUS, Sysroot, find, read_counts
+from onnxfde.machines.targets.build_commands import complaint
+from onnxfde.machines.targets.packages import GUEST_SITE
+from onnxfde.machines.targets.provision import set_up_arm64
+from onnxfde.machines.targets.sysroot import CPUS, Sysroot, find_sysroot, read_counts
 from tests.machines.processes import wait_until
 from tests.models import build
 
@@ -66,7 +68,7 @@ def test_debian_12_with_its_tools_is_enough() -> None:
 def test_missing_tools_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TargetError, match="ssh://user@host"):
-        provision.require()
+        provision.refuse_unable_machine()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_missing_tools_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ],
 )
 def test_the_line_that_says_most_is_shown(text: str, line: str) -> None:
-    assert provision.complaint(text) == line
+    assert complaint(text) == line
 
 
 def test_each_processor_shows_its_part_number_and_one_core() -> None:
@@ -170,19 +172,19 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert sysroot.cache_folder().is_absolute()
     monkeypatch.setenv("HOME", "nowhere")
     with pytest.raises(TargetError, match="no home folder; set XDG_CACHE_HOME"):
-        setup()
+        set_up_arm64()
 
 
 def test_without_a_set_up_it_is_said_how_to_make_one(cache: Path) -> None:
     with pytest.raises(TargetError, match=r"^arm64 is not set up; run: onnxfde target setup arm64"):
-        find()
+        find_sysroot()
     assert not cache.exists()
 
 
 def test_a_set_up_that_is_ready_is_left_alone(ready: Path) -> None:
     before = sysroot.inventory(ready)
-    assert setup() is False
-    assert find() == Sysroot(ready)
+    assert set_up_arm64() is False
+    assert find_sysroot() == Sysroot(ready)
     assert sysroot.inventory(ready) == before
 
 
@@ -235,7 +237,7 @@ def forget(folder: Path) -> None:
 def test_damage_is_noticed_and_named(harm: Callable[[Path], None], file: str, ready: Path) -> None:
     harm(ready)
     with pytest.raises(TargetError, match=re.escape(f"arm64 is damaged ({file}); run: onnxfde")):
-        find()
+        find_sysroot()
 
 
 def test_a_set_up_for_another_onnxruntime_is_outdated(ready: Path) -> None:
@@ -244,7 +246,7 @@ def test_a_set_up_for_another_onnxruntime_is_outdated(ready: Path) -> None:
     noted["made from"]["onnxruntime"] = "0.1"
     manifest.write_text(json.dumps(noted))
     with pytest.raises(TargetError, match=r"arm64 is outdated \(onnxruntime has changed\); run: "):
-        find()
+        find_sysroot()
 
 
 TOOLS = {
@@ -283,7 +285,7 @@ def tools(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         replace(folder / name, script.replace("VERSION", sysroot.runtime_version()))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
-    monkeypatch.setattr(provision, "require", lambda: None)
+    monkeypatch.setattr(provision, "refuse_unable_machine", lambda: None)
     monkeypatch.setattr(provision, "INSTALLED", Path(os.devnull))
     return folder
 
@@ -295,22 +297,22 @@ def replace(tool: Path, script: str) -> None:
 
 def test_a_set_up_is_made_repaired_and_made_again_if_forced(cache: Path, tools: Path) -> None:
     said: list[str] = []
-    assert setup(said.append) is True
+    assert set_up_arm64(said.append) is True
     assert [line.split()[0] for line in said] == ["downloading", "unpacking", "checking"]
     assert os.listdir(cache) == ["arm64"]
-    folder = find().folder
+    folder = find_sysroot().folder
     assert {p.name for p in folder.iterdir()} == {
         *CPUS, "counter.so", "guest", "host", "manifest.json",
     }  # fmt: skip
     assert (folder / "cortex-a76" / "usr" / "bin" / "python3.11").is_file()
-    assert (folder / "guest" / provision.SITE / "onnxruntime").is_dir()
-    assert not (folder / "guest" / provision.SITE / "numpy" / "tests").exists()
+    assert (folder / "guest" / GUEST_SITE / "onnxruntime").is_dir()
+    assert not (folder / "guest" / GUEST_SITE / "numpy" / "tests").exists()
     assert not os.path.lexists(folder / "guest" / "usr" / "lib" / "leak")
-    assert setup() is False
+    assert set_up_arm64() is False
     (folder / "counter.so").unlink()
-    assert setup() is True
-    assert (find().folder / "counter.so").exists()
-    assert setup(force=True) is True
+    assert set_up_arm64() is True
+    assert (find_sysroot().folder / "counter.so").exists()
+    assert set_up_arm64(force=True) is True
     assert os.listdir(cache) == ["arm64"]
 
 
@@ -328,7 +330,7 @@ def test_a_failure_is_one_line_and_leaves_nothing(
 ) -> None:
     replace(tools / tool, script)
     with pytest.raises(TargetError, match=re.escape(says)) as caught:
-        setup()
+        set_up_arm64()
     assert "\n" not in str(caught.value)
     assert os.listdir(cache) == []
 
@@ -337,7 +339,7 @@ def test_a_failure_leaves_what_was_there(cache: Path, ready: Path, tools: Path) 
     before = sysroot.inventory(ready)
     replace(tools / "gcc", "exit 1")
     with pytest.raises(TargetError, match=r"gcc failed \(exit code 1\)"):
-        setup(force=True)
+        set_up_arm64(force=True)
     assert sysroot.inventory(ready) == before
     assert os.listdir(cache) == ["arm64"]
 
@@ -345,7 +347,7 @@ def test_a_failure_leaves_what_was_there(cache: Path, ready: Path, tools: Path) 
 def test_a_cache_that_cannot_be_written_is_named(cache: Path, tools: Path) -> None:
     cache.parent.write_text("a file, not a folder")
     with pytest.raises(TargetError, match=r"onnxfde \(.*\); set XDG_CACHE_HOME to another folder"):
-        setup()
+        set_up_arm64()
 
 
 def test_a_second_set_up_waits_for_the_first(ready: Path, tools: Path) -> None:
@@ -358,7 +360,7 @@ def test_a_second_set_up_waits_for_the_first(ready: Path, tools: Path) -> None:
         (ready / "counter.so").unlink()
         os.close(first)
 
-    assert setup(finish) is False
+    assert set_up_arm64(finish) is False
 
 
 @pytest.fixture
@@ -370,8 +372,9 @@ def stuck(cache: Path, tools: Path, tmp_path: Path) -> Iterator[subprocess.Popen
         "import signal, sys; from pathlib import Path\n"
         "from onnxfde.machines.targets import provision\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-        f"sys.executable = {str(tools / 'python')!r}; provision.require = lambda: None\n"
-        "provision.INSTALLED = Path('/dev/null'); provision.setup()"
+        f"sys.executable = {str(tools / 'python')!r}\n"
+        "provision.refuse_unable_machine = lambda: None\n"
+        "provision.INSTALLED = Path('/dev/null'); provision.set_up_arm64()"
     )
     root = Path(sysroot.__file__).parents[3]
     with subprocess.Popen([PYTHON, "-c", code], cwd=root, stderr=subprocess.DEVNULL) as process:
@@ -406,14 +409,14 @@ def test_what_a_killed_set_up_left_is_removed_by_the_next(
             for pid in (tmp_path / "started").read_text().split():
                 os.kill(int(pid), signal.SIGKILL)
 
-    assert setup(end_the_orphans) is True
+    assert set_up_arm64(end_the_orphans) is True
     assert os.listdir(cache) == ["arm64"]
 
 
 @pytest.fixture(scope="module")
 def real() -> Sysroot:
     try:
-        return find()
+        return find_sysroot()
     except TargetError as error:
         pytest.skip(str(error))
 
