@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -18,6 +20,7 @@ from onnxfde.command.main import app
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.machines.benchmark import bench
+from onnxfde.machines.results import Comparison, ModelResult, ModelSize
 from onnxfde.machines.shapes import batch_sizes, feed_for, fixed_specs
 from onnxfde.machines.targets.base import answers_in
 from onnxfde.machines.targets.process import attended
@@ -27,6 +30,7 @@ from tests.machines.processes import runners, wait_until
 from tests.models import build, mlp, twins
 
 F32 = np.dtype(np.float32)
+TOO_LARGE = 10**12
 
 
 def run(*args: str | Path) -> Result:
@@ -40,12 +44,6 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fixed(tmp_path: Path) -> Path:
-    onnx.save(mlp(*twins(), batch="1"), tmp_path / "fixed.onnx")
-    return tmp_path / "fixed.onnx"
-
-
-@pytest.fixture
 def unknown_operator(tmp_path: Path) -> Path:
     """Valid ONNX that no runtime has a kernel for."""
     broken = mlp(*twins())
@@ -56,22 +54,68 @@ def unknown_operator(tmp_path: Path) -> Path:
     return tmp_path / "broken.onnx"
 
 
-def test_everything_is_measured_of_every_model_at_every_batch_size(
-    model: Path, tmp_path: Path
-) -> None:
-    onnx.save(mlp(*twins(distinct=2)), tmp_path / "b.onnx")
-    found = bench([model, tmp_path / "b.onnx"], batches=[1, 16], seconds=0.05)
-    assert [m.bytes for m in found.models] == [
-        p.stat().st_size for p in (model, tmp_path / "b.onnx")
-    ]
-    assert [m.multiply_adds for m in found.models] == [6 * 3 + 2 * 6, 4 * 3 + 2 * 4]
-    assert [m.parameters for m in found.models] == [6 * 3 + 6 + 2 * 6 + 2, 4 * 3 + 4 + 2 * 4 + 2]
-    (place,) = found.targets
-    for line in place.lines:
+@dataclass(frozen=True)
+class Zoo:
+    """All kinds of models, measured together at the batch sizes 1, 16 and one that is too large."""
+
+    folder: Path
+    names: list[str]
+    found: Comparison
+
+    def row(self, name: str) -> tuple[ModelSize, ModelResult]:
+        i = self.names.index(name)
+        return self.found.models[i], self.found.targets[0].lines[i]
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    folder = tmp_path_factory.mktemp("zoo")
+    ones = np.ones((3, 2), np.float32)
+    models = {
+        "a": mlp(*twins()),
+        "b": mlp(*twins(distinct=2)),
+        "fixed": mlp(*twins(), batch="1"),
+        "no inputs": build("y = Identity(W)", inputs="", outputs="float[3,2] y", W=ones),
+        "text out": build("y = Cast <to = 8> (x)", "float[N,3] x", "string[N,3] y"),
+        "text in": build("y = Identity(x)", "string[N] x", "string[N] y"),
+        "two inputs": build("y = MatMul(x, w)", "float[N,3] x, float[3,5] w", "float[N,5] y"),
+        "input file": build("y = MatMul(file, W)", inputs="float[N,3] file", W=ones),
+    }
+    files = {name: folder / f"{name}.onnx" for name in models}
+    for name, model in models.items():
+        onnx.save(model, files[name])
+    files["outside"] = folder / "outside.onnx"
+    onnx.save(
+        models["a"], files["outside"], save_as_external_data=True, location="w", size_threshold=0
+    )
+    files["ort"] = folder / "a.ort"
+    save_as_ort(files["a"], files["ort"])
+    files["link"] = folder / "links" / "m.onnx"
+    files["link"].parent.mkdir()
+    (folder / "blob").write_bytes(files["a"].read_bytes())
+    files["link"].symlink_to(folder / "blob")
+    found = bench(list(files.values()), batches=[1, 16, TOO_LARGE], seconds=0.05)
+    return Zoo(folder, list(files), found)
+
+
+def save_as_ort(model: Path, file: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(file)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def test_everything_is_measured_of_every_model_at_every_batch_size(zoo: Zoo) -> None:
+    for name, neurons in (("a", 6), ("b", 4)):
+        size, line = zoo.row(name)
+        assert size.bytes == (zoo.folder / f"{name}.onnx").stat().st_size
+        assert size.multiply_adds == neurons * 3 + 2 * neurons
+        assert size.parameters == neurons * 3 + neurons + 2 * neurons + 2
         assert line.load is not None
         assert line.load > 0
         assert line.peak_memory is None or line.peak_memory > 0
-        for run_ in line.latencies:
+        assert [run_.batch for run_ in line.latencies] == [1, 16, TOO_LARGE]
+        for run_ in line.latencies[:2]:
             assert run_.least is not None
             assert run_.p50 is not None
             assert run_.p90 is not None
@@ -79,24 +123,81 @@ def test_everything_is_measured_of_every_model_at_every_batch_size(
             assert run_.speedup is not None
             assert run_.speedup.low <= run_.speedup.value <= run_.speedup.high
             assert (run_.turns or 0) >= 16
-    assert place.lines[0].latencies[0].speedup.value == 1.0  # type: ignore[union-attr]
-    assert not found.failed
+    first = zoo.row("a")[1].latencies[0].speedup
+    assert first is not None
+    assert first.value == 1.0
 
 
-def test_a_fixed_batch_is_measured_at_its_size_and_the_others_are_left_out(
-    model: Path, fixed: Path
-) -> None:
-    found = bench([model, fixed], batches=[1, 8], seconds=0)
-    single, eight = found.targets[0].lines[1].latencies
+def test_a_fixed_batch_is_measured_at_its_size_and_the_others_are_left_out(zoo: Zoo) -> None:
+    single, sixteen, _ = zoo.row("fixed")[1].latencies
     assert single.p50
-    assert eight.left_out == "its batch is fixed at 1 (input 'x')"
-    assert not found.failed
+    assert sixteen.left_out == "its batch is fixed at 1 (input 'x')"
 
 
-def test_a_fixed_batch_needs_no_option(tmp_path: Path) -> None:
+def test_too_large_a_batch_is_left_out(zoo: Zoo) -> None:
+    many = zoo.row("a")[1].latencies[2]
+    assert "its inputs have 3,000,000,000,000 values" in (many.left_out or "")
+
+
+def test_inputs_that_are_no_numbers_are_refused(zoo: Zoo) -> None:
+    size, line = zoo.row("text in")
+    assert "input 'x' holds object" in (size.error or "")
+    assert line.latencies == ()
+    assert zoo.found.failed
+
+
+@pytest.mark.parametrize(
+    "name", ["no inputs", "text out", "two inputs", "input file", "outside", "ort", "link"]
+)
+def test_unusual_models_are_measured_at_every_batch_size(zoo: Zoo, name: str) -> None:
+    size, line = zoo.row(name)
+    assert (size.error, line.error) == (None, None)
+    assert all(run_.p50 for run_ in line.latencies[:2])
+
+
+def test_the_sizes_of_unusual_models(zoo: Zoo) -> None:
+    """Free axes that are no batch, weights in a file beside the model, onnxruntime's format."""
+    assert zoo.row("two inputs")[0].multiply_adds == 15
+    files = (zoo.folder / "outside.onnx", zoo.folder / "w")
+    assert zoo.row("outside")[0].bytes == sum(file.stat().st_size for file in files)
+    ort, _ = zoo.row("ort")
+    assert (ort.parameters, ort.bytes) == (None, (zoo.folder / "a.ort").stat().st_size)
+
+
+def test_a_failing_first_model_leaves_no_ratios_and_a_fixed_batch_needs_no_option(
+    unknown_operator: Path, tmp_path: Path
+) -> None:
     onnx.save(mlp(*twins(), batch="4"), tmp_path / "four.onnx")
-    (line,) = bench([tmp_path / "four.onnx"], seconds=0).targets[0].lines
-    assert [r.batch for r in line.latencies] == [4]
+    found = bench([unknown_operator, tmp_path / "four.onnx"], seconds=0)
+    (run_,) = found.targets[0].lines[1].latencies
+    assert run_.batch == 4
+    assert run_.p50
+    assert run_.speedup is None
+
+
+def test_quiet_still_says_what_failed(unknown_operator: Path) -> None:
+    done = run("bench", unknown_operator, "--seconds", "0", "-q")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "broken.onnx on cpu: " in done.stderr
+
+
+def test_json_holds_what_the_table_shows_and_replaces_older_json(
+    model: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "bench.json"
+    file.write_text("{}")
+    assert run("bench", model, "--seconds", "0", "--json", file, "-q").stdout == ""
+    content = json.loads(file.read_text())
+    assert content["schema"] == 1
+    assert content["models"][0]["file"] == str(model)
+    assert content["targets"][0]["lines"][0]["latencies"][0]["p50"] > 0
+    assert content["settings"]["threads"] == 1
+
+
+def test_json_on_stdout_is_json_even_if_nothing_could_be_measured(tmp_path: Path) -> None:
+    done = run("bench", tmp_path / "none.onnx", "--json", "-")
+    assert done.exit_code == 1
+    assert "no such file" in json.loads(done.stdout)["models"][0]["error"]
 
 
 def test_a_model_that_fails_leaves_the_other_rows(
@@ -109,19 +210,6 @@ def test_a_model_that_fails_leaves_the_other_rows(
     assert "broken.onnx on cpu" in done.stdout
     assert "Unheard" in done.stdout
     assert f"{tmp_path / 'none.onnx'}: no such file" in done.stdout
-
-
-def test_quiet_still_says_what_failed(model: Path, unknown_operator: Path) -> None:
-    done = run("bench", model, unknown_operator, "--seconds", "0", "-q")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "broken.onnx on cpu: " in done.stderr
-
-
-def test_without_the_first_model_there_are_no_ratios(model: Path, unknown_operator: Path) -> None:
-    found = bench([unknown_operator, model], seconds=0)
-    (run_,) = found.targets[0].lines[1].latencies
-    assert run_.p50
-    assert run_.speedup is None
 
 
 def test_inputs_come_from_the_data_and_a_missing_one_is_named(model: Path, tmp_path: Path) -> None:
@@ -199,18 +287,6 @@ def test_only_arm64_can_be_set_up() -> None:
     assert "only arm64 needs a set-up" in done.stderr
 
 
-def test_json_holds_what_the_table_shows(model: Path, tmp_path: Path) -> None:
-    file = tmp_path / "bench.json"
-    assert run("bench", model, "--seconds", "0", "--json", file, "-q").stdout == ""
-    content = json.loads(file.read_text())
-    assert content["schema"] == 1
-    assert content["models"][0]["file"] == str(model)
-    assert content["targets"][0]["lines"][0]["latencies"][0]["p50"] > 0
-    assert content["settings"]["threads"] == 1
-    assert json.loads(run("bench", model, "--seconds", "0", "--json", "-").stdout)["schema"] == 1
-    assert run("bench", model, "--seconds", "0", "--json", file).exit_code == 0
-
-
 def test_json_replaces_nothing_but_json(tmp_path: Path) -> None:
     path = tmp_path / "b.onnx"
     onnx.save(mlp(*twins()), path, save_as_external_data=True, location="w.bin", size_threshold=0)
@@ -220,20 +296,6 @@ def test_json_replaces_nothing_but_json(tmp_path: Path) -> None:
         assert done.exit_code == 2
         assert "is not JSON; choose another file" in done.stderr
         assert victim.read_bytes() == before
-
-
-def test_weights_outside_the_model_count_and_run(tmp_path: Path) -> None:
-    path = tmp_path / "b.onnx"
-    onnx.save(mlp(*twins()), path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    found = bench([path], seconds=0)
-    assert not found.failed
-    assert found.models[0].bytes == path.stat().st_size + (tmp_path / "w.bin").stat().st_size
-
-
-def test_inputs_may_have_any_name(tmp_path: Path) -> None:
-    model = build("y = MatMul(file, W)", inputs="float[N,3] file", W=np.ones((3, 2), np.float32))
-    onnx.save(model, tmp_path / "a.onnx")
-    assert not bench([tmp_path / "a.onnx"], seconds=0).failed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -266,52 +328,6 @@ def test_a_process_says_why_it_failed() -> None:
     assert (done.code, done.reason) == (1, "no luck")
     done = attended([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
     assert done.reason == "signal 9"
-
-
-def test_models_with_unusual_ends_have_rows_too(model: Path, tmp_path: Path) -> None:
-    """No inputs at all, and outputs that are no numbers."""
-    onnx.save(
-        build("y = Identity(W)", inputs="", outputs="float[2,2] y", W=np.ones((2, 2), np.float32)),
-        tmp_path / "none.onnx",
-    )
-    text = build("y = Cast <to = 8> (x)", inputs="float[N,3] x", outputs="string[N,3] y")
-    onnx.save(text, tmp_path / "text.onnx")
-    found = bench([model, tmp_path / "none.onnx", tmp_path / "text.onnx"], seconds=0)
-    assert not found.failed
-    assert all(line.latencies[0].p50 for line in found.targets[0].lines)
-
-
-def test_inputs_that_are_no_numbers_are_refused(model: Path, tmp_path: Path) -> None:
-    onnx.save(
-        build("y = Identity(x)", inputs="string[N] x", outputs="string[N] y"),
-        tmp_path / "text.onnx",
-    )
-    found = bench([model, tmp_path / "text.onnx"], seconds=0)
-    assert "input 'x' holds object" in (found.models[1].error or "")
-    assert found.targets[0].lines[0].latencies[0].p50
-
-
-def test_inputs_with_leading_axes_of_their_own(tmp_path: Path) -> None:
-    both = build("y = MatMul(x, w)", inputs="float[N,3] x, float[3,5] w", outputs="float[N,5] y")
-    onnx.save(both, tmp_path / "two.onnx")
-    found = bench([tmp_path / "two.onnx"], batches=[1, 8], seconds=0)
-    assert [run_.left_out for run_ in found.targets[0].lines[0].latencies] == [None, None]
-    assert found.models[0].multiply_adds == 15
-
-
-def test_a_link_to_a_model_is_opened_as_the_link(model: Path, tmp_path: Path) -> None:
-    blob, folder = tmp_path / "blob", tmp_path / "links"
-    blob.write_bytes(model.read_bytes())
-    folder.mkdir()
-    (folder / "m.onnx").symlink_to(blob)
-    assert not bench([folder / "m.onnx"], seconds=0).failed
-
-
-def test_too_large_a_batch_is_left_out(model: Path) -> None:
-    found = bench([model], batches=[1, 10**12], seconds=0)
-    one, many = found.targets[0].lines[0].latencies
-    assert one.p50
-    assert "its inputs have 3,000,000,000,000 values" in (many.left_out or "")
 
 
 def test_an_answer_that_was_cut_off_is_no_answer() -> None:
@@ -385,16 +401,3 @@ def test_shapes_that_contradict_the_model_are_refused() -> None:
 def test_the_api_refuses_what_the_command_refuses(model: Path) -> None:
     with pytest.raises(OptionError, match="--threads"):
         bench([model], threads=0)
-
-
-def test_models_in_onnxruntimes_own_format_are_measured(model: Path, tmp_path: Path) -> None:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "a.ort")
-    options.add_session_config_entry("session.save_model_format", "ORT")
-    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    found = bench([model, tmp_path / "a.ort"], batches=[2], seconds=0)
-    assert not found.failed
-    assert found.models[1].parameters is None
-    assert found.models[1].bytes == (tmp_path / "a.ort").stat().st_size
