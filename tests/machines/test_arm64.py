@@ -37,7 +37,7 @@ FIXED_INSTRUCTIONS = 50_000
 
 
 @pytest.fixture(autouse=True, scope="module")
-def ready() -> None:
+def emulator() -> None:
     try:
         find_sysroot()
     except TargetError as reason:

@@ -19,6 +19,7 @@ from onnxfde.machines.benchmark import bench
 from onnxfde.machines.results import Comparison
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.machines.targets.ssh import SSH_VARIABLE, Ssh
+from tests.machines.networks import unknown_operator_network
 from tests.machines.processes import runners, wait_until
 from tests.machines.sshd import Server, free_port, serving
 from tests.models import mlp, twins
@@ -58,11 +59,7 @@ def measured(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Compar
     network = mlp(*twins())
     onnx.save(network, plain)
     onnx.save(network, outside, save_as_external_data=True, location="w", size_threshold=0)
-    network = mlp(*twins())
-    network.graph.node[1].op_type = "Unheard"
-    network.graph.node[1].domain = "nowhere"
-    network.opset_import.append(onnx.helper.make_opsetid("nowhere", 1))
-    onnx.save(network, broken)
+    onnx.save(unknown_operator_network(), broken)
     target = server.target(sys.executable)
     x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:

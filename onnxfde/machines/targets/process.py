@@ -101,9 +101,10 @@ def deadline(process: subprocess.Popen[bytes], timeout: float | None) -> Iterato
         end_process(process)
 
     timer = threading.Timer(min(timeout or 0.0, threading.TIMEOUT_MAX), expire)
-    if timeout is not None:
-        timer.start()
+    timer.daemon = True
     try:
+        if timeout is not None:
+            timer.start()
         yield expired
     finally:
         timer.cancel()
