@@ -30,7 +30,7 @@ from onnxfde.running.opening import Data, open_model, samples_of
 from onnxfde.running.samples import Range, check_range
 
 MOST_THREADS = 1024
-"""Chosen beyond the cores of any machine at hand; refuses slips of the keyboard."""
+"""More is taken for a typing error; chosen well above the cores of usual machines."""
 
 
 @dataclass(frozen=True, eq=False)

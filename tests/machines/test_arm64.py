@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -24,7 +22,7 @@ from onnxfde.machines.targets.arm64 import Arm64, counted_model
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.machines.targets.runner import REGIONS
 from onnxfde.machines.targets.sysroot import find_sysroot
-from tests.machines.processes import runners, wait_until
+from tests.machines.processes import runners, running_bench, wait_until
 from tests.models import build, mlp
 
 PARITY = 1e-5
@@ -161,17 +159,11 @@ def test_a_slow_model_is_given_up(tmp_path: Path) -> None:
 def test_the_emulator_ends_when_bench_is_killed(tmp_path: Path) -> None:
     """The batch is so large that the emulator would run for minutes."""
     onnx.save(network(256, 4096), tmp_path / "a.onnx")
-    command = [sys.executable, "-m", "onnxfde", "bench", str(tmp_path / "a.onnx")]
-    process = subprocess.Popen(
-        [*command, "--batch", "8192", "--target", "arm64"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    log = "onnxfde-*/counts-0"
-    assert wait_until(lambda: bool(runners(tmp_path) and list(tmp_path.glob(log))))
-    process.kill()
-    process.wait(20)
+    options = ("--batch", "8192", "--target", "arm64")
+    with running_bench(tmp_path / "a.onnx", *options, TMPDIR=str(tmp_path)) as process:
+        log = "onnxfde-*/counts-0"
+        assert wait_until(lambda: bool(runners(tmp_path) and list(tmp_path.glob(log))))
+        process.kill()
     assert wait_until(lambda: not runners(tmp_path))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 from onnxfde.machines.targets.base import answers_in
 from onnxfde.machines.targets.process import attended
 from onnxfde.machines.targets.runner import RESULT
-from tests.machines.processes import runners, wait_until
+from tests.machines.processes import runners, running_bench, wait_until
 from tests.models import mlp, twins
 
 
@@ -30,18 +28,10 @@ def model(tmp_path: Path) -> Path:
 def test_no_process_outlives_a_killed_bench(model: Path, tmp_path: Path, how: int) -> None:
     marked = tmp_path / "only-here.onnx"
     marked.write_bytes(model.read_bytes())
-    with subprocess.Popen(
-        [sys.executable, "-m", "onnxfde", "bench", str(marked), "--seconds", "120"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:
-        try:
-            assert wait_until(lambda: bool(runners(tmp_path)))
-            process.send_signal(how)
-            process.wait(20)
-        finally:
-            process.kill()
+    with running_bench(marked, "--seconds", "120", TMPDIR=str(tmp_path)) as process:
+        assert wait_until(lambda: bool(runners(tmp_path)))
+        process.send_signal(how)
+        process.wait(20)
     assert wait_until(lambda: not runners(tmp_path)), runners(tmp_path)
     if how != signal.SIGKILL:
         assert not list(tmp_path.glob("onnxfde-*"))

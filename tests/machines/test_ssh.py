@@ -20,7 +20,7 @@ from onnxfde.machines.results import Comparison
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.machines.targets.ssh import SSH_VARIABLE, Ssh
 from tests.machines.networks import unknown_operator_network
-from tests.machines.processes import runners, wait_until
+from tests.machines.processes import runners, running_bench, wait_until
 from tests.machines.sshd import Server, free_port, serving
 from tests.models import mlp, twins
 
@@ -161,8 +161,8 @@ def test_an_unknown_host_key_is_not_accepted(
 
 def test_a_target_that_takes_too_long_is_given_up(board: Server, model: Path) -> None:
     target = board.target(sys.executable)
-    (place,) = bench([model], targets=[target], seconds=1.9, timeout=2.0).targets
-    assert "it took longer than 2 s; raise --timeout" in (place.error or "")
+    (place,) = bench([model], targets=[target], seconds=0.7, timeout=0.8).targets
+    assert "it took longer than 0.8 s; raise --timeout" in (place.error or "")
     assert board.wait_until_clean() == []
 
 
@@ -170,33 +170,24 @@ def test_a_target_that_takes_too_long_is_given_up(board: Server, model: Path) ->
 def test_nothing_is_left_behind_when_killed_in_the_middle(
     board: Server, model: Path, how: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "onnxfde", "bench", str(model), "--seconds", "120"]
-    process = subprocess.Popen(
-        [*command, "--target", board.target(sys.executable)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, SSH_VARIABLE: board.command},
-    )
-    assert wait_until(lambda: bool(runners(board.temporary)))
-    process.send_signal(how)
-    assert process.wait(30) != 0
+    options = ("--seconds", "120", "--target", board.target(sys.executable))
+    with running_bench(model, *options) as process:
+        assert wait_until(lambda: bool(runners(board.temporary)))
+        process.send_signal(how)
+        assert process.wait(30) != 0
     assert board.wait_until_clean() == []
 
 
 def test_nothing_is_left_behind_when_the_connection_dies(board: Server, model: Path) -> None:
-    command = [sys.executable, "-m", "onnxfde", "bench", str(model), "--seconds", "120"]
-    process = subprocess.Popen(
-        [*command, "--target", board.target(sys.executable), "--json", str(model) + ".json"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, SSH_VARIABLE: board.command},
-    )
-    assert wait_until(lambda: bool(runners(board.temporary)))
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
-    assert process.wait(30) == 1
-    content = json.loads(Path(str(model) + ".json").read_text())
+    report = model.with_suffix(".json")
+    options = ("--seconds", "120", "--target", board.target(sys.executable), "--json", str(report))
+    with running_bench(model, *options) as process:
+        assert wait_until(lambda: bool(runners(board.temporary)))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        assert process.wait(30) == 1
+    content = json.loads(report.read_text())
     assert content["targets"][0]["error"]
     assert board.wait_until_clean() == []
 
