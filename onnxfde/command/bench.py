@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onnxfde.command.arguments import Quiet, parse_batches, range_of
 from onnxfde.errors import UsageError
 
+if TYPE_CHECKING:
+    from onnxfde.machines.results import Comparison
+
 STDOUT = "-"
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TARGET",
+        help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; default "
+        "a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
+    ),
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:1,3,224,224",
+        help="Shape of an input with free axes (repeatable); --batch replaces the first length.",
+    ),
+]
 
 
 def bench_command(
@@ -18,14 +36,7 @@ def bench_command(
         list[Path],
         typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
     ],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TARGET",
-            help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; default "
-            "a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
-        ),
-    ] = None,
+    target: TargetOption = None,
     batch: Annotated[
         str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")
     ] = None,
@@ -36,13 +47,7 @@ def bench_command(
     timeout: Annotated[
         float, typer.Option(metavar="S", help="Give up on a target after this time.")
     ] = 600.0,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME:1,3,224,224",
-            help="The shape of an input with free axes (repeatable); --batch replaces its first.",
-        ),
-    ] = None,
+    shape: ShapeOption = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Inputs: .npz with one array per input, or .npy."),
@@ -59,13 +64,11 @@ def bench_command(
 ) -> None:
     """Measure models side by side: latency, memory and size, here and on ARM."""
     from onnxfde.command import tables as console
-    from onnxfde.command.bench_table import errors, show_comparison
     from onnxfde.graph import files
     from onnxfde.machines.benchmark import bench
     from onnxfde.machines.shapes import parse_shape
 
-    printed = str(json_file) == STDOUT
-    if json_file is not None and not printed:
+    if json_file is not None and str(json_file) != STDOUT:
         files.check_target(json_file)
         refuse_other_than_json(json_file)
     with console.progress(quiet) as work:
@@ -81,6 +84,17 @@ def bench_command(
             input_range=range_of(input_range),
             work=work,
         )
+    report_comparison(found, json_file, quiet)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def report_comparison(found: Comparison, json_file: Path | None, quiet: bool) -> None:
+    """Write the JSON file, if any, and print the table, or only errors if it is not wanted."""
+    from onnxfde.command.bench_table import errors, show_comparison
+    from onnxfde.graph import files
+
+    printed = str(json_file) == STDOUT
     if printed:
         typer.echo(found.to_json(), nl=False)
     elif json_file is not None:
@@ -89,8 +103,6 @@ def bench_command(
         show_comparison(found)
     for text in errors(found) if printed or quiet else ():
         typer.echo(f"onnxfde: {text}", err=True)
-    if found.failed:
-        raise typer.Exit(1)
 
 
 def refuse_other_than_json(file: Path) -> None:
