@@ -1,51 +1,56 @@
-"""The commands that measure: `bench`, and `target setup` for what it needs."""
+"""The commands `bench` and `target setup`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onnxfde.command.arguments import Quiet, parse_batches, range_of
 from onnxfde.errors import UsageError
 
+if TYPE_CHECKING:
+    from onnxfde.machines.results import Comparison
+
 STDOUT = "-"
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TARGET",
+        help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; default "
+        "a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
+    ),
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME:1,3,224,224",
+        help="Shape of an input with free axes (repeatable); --batch replaces the first length.",
+    ),
+]
 
 
-def bench(
+def bench_command(
     models: Annotated[
         list[Path],
         typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
     ],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TARGET",
-            help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; a76 unless "
-            "said), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
-        ),
-    ] = None,
+    target: TargetOption = None,
     batch: Annotated[
         str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")
     ] = None,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads of onnxruntime.")] = 1,
     seconds: Annotated[
-        float, typer.Option(metavar="S", help="How long to measure, for each batch size.")
+        float, typer.Option(metavar="S", help="Measuring time per batch size.")
     ] = 3.0,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Give up on a target after so long.")
+        float, typer.Option(metavar="S", help="Give up on a target after this time.")
     ] = 600.0,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME:1,3,224,224",
-            help="The shape of an input with free axes (repeatable); --batch replaces its first.",
-        ),
-    ] = None,
+    shape: ShapeOption = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Inputs: .npz with one array an input, or .npy."),
+        typer.Option(metavar="FILE", help="Inputs: .npz with one array per input, or .npy."),
     ] = None,
     input_range: Annotated[
         str | None,
@@ -59,17 +64,15 @@ def bench(
 ) -> None:
     """Measure models side by side: latency, memory and size, here and on ARM."""
     from onnxfde.command import tables as console
-    from onnxfde.command.bench_table import errors, show_comparison
     from onnxfde.graph import files
-    from onnxfde.machines import benchmark as latency
+    from onnxfde.machines.benchmark import bench
     from onnxfde.machines.shapes import parse_shape
 
-    printed = str(json_file) == STDOUT
-    if json_file is not None and not printed:
+    if json_file is not None and str(json_file) != STDOUT:
         files.check_target(json_file)
-        refuse_other(json_file)
+        refuse_other_than_json(json_file)
     with console.progress(quiet) as progress:
-        found = latency.bench(
+        found = bench(
             models,
             targets=target or ["cpu"],
             batches=parse_batches(batch),
@@ -81,6 +84,17 @@ def bench(
             input_range=range_of(input_range),
             progress=progress,
         )
+    report_comparison(found, json_file, quiet)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def report_comparison(found: Comparison, json_file: Path | None, quiet: bool) -> None:
+    """Write the JSON file, if any, and print the table, or only errors if it is not wanted."""
+    from onnxfde.command.bench_table import errors, show_comparison
+    from onnxfde.graph import files
+
+    printed = str(json_file) == STDOUT
     if printed:
         typer.echo(found.to_json(), nl=False)
     elif json_file is not None:
@@ -89,28 +103,26 @@ def bench(
         show_comparison(found)
     for text in errors(found) if printed or quiet else ():
         typer.echo(f"onnxfde: {text}", err=True)
-    if found.failed:
-        raise typer.Exit(1)
 
 
-def refuse_other(file: Path) -> None:
-    """Refuse to replace anything but JSON: a model, its weights, the data."""
+def refuse_other_than_json(file: Path) -> None:
+    """Refuse to overwrite a file that is not JSON, such as a model or its weights."""
     if file.is_file():
         with file.open("rb") as stream:
             if stream.read(1) not in (b"", b"{"):
                 raise UsageError(f"--json {file} exists and is not JSON; choose another file")
 
 
-targets = typer.Typer(no_args_is_help=True, help="Prepare what bench measures on.")
+targets = typer.Typer(no_args_is_help=True, help="Prepare targets for bench.")
 
 
 @targets.callback()
 def target_root() -> None:
-    """Prepare what bench measures on."""
+    """Prepare targets for bench."""
 
 
-@targets.command(epilog="Example: onnxfde target setup arm64")
-def setup(
+@targets.command("setup", epilog="Example: onnxfde target setup arm64")
+def setup_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
     force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
     quiet: Quiet = False,
@@ -120,8 +132,8 @@ def setup(
 
     if name != "arm64":
         raise UsageError(f"target setup {name}: only arm64 needs a set-up")
-    done = provision.setup((lambda _: None) if quiet else typer.echo, force)
+    done = provision.set_up_arm64((lambda _: None) if quiet else typer.echo, force)
     if not quiet:
         state = "is set up" if done else "was set up before"
-        typer.echo(f"arm64 {state} in {sysroot.find().folder}")
+        typer.echo(f"arm64 {state} in {sysroot.find_sysroot().folder}")
         typer.echo("Try: onnxfde bench MODEL.onnx --target arm64")

@@ -1,4 +1,4 @@
-"""What `bench` prints: for each target a table, models as rows, ratios to the first model first."""
+"""What `bench` prints: one table per target, one row per model, ratios to the first model first."""
 
 from __future__ import annotations
 
@@ -14,109 +14,115 @@ from rich.text import Text
 
 from onnxfde.command.tables import console, line
 from onnxfde.machines.ratios import Ratio
-from onnxfde.machines.results import Comparison, Latency, Line, Place, Subject
+from onnxfde.machines.results import BatchResult, Comparison, ModelResult, ModelSize, TargetResult
 
 UNLIMITED = 1000
-"""Columns of a table that goes to a file."""
+"""Width in characters of a table that goes to a file, which need not be cut; chosen."""
 UNKNOWN = "–"
-SIZES = ("size", "parameters", "mult-adds")
-STATE = ("load", "memory")
-TIMES = ("batch", "speed-up (95 %)", "p50", "p90", "min")
-COUNTS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
+SIZE_COLUMNS = ("size", "parameters", "mult-adds")
+LOAD_COLUMNS = ("load", "memory")
+TIME_COLUMNS = ("batch", "speed-up (95 %)", "p50", "p90", "min")
+COUNT_COLUMNS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
+NARROWEST_NAME = 12
+"""Characters that the names of models get at least, however narrow the terminal; chosen."""
 NOTABLE_DIFFERENCE = 1e-5
+"""Differences of outputs that deserve a warning: five times the largest on ARM, 2.1e-6 for int8 in
+benchmarks/latency/RESULTS.md."""
 NOTABLE_SPREAD = 0.01
+"""Spread of counts that deserves a warning: three times the largest, 0.32 % in
+benchmarks/latency/RESULTS.md."""
 
 Cells = tuple[str, ...]
 
 
 def show_comparison(found: Comparison, out: Console | None = None) -> None:
-    """All targets, then what to be wary of."""
+    """Print a table for each target, then errors and warnings."""
     if out is None:
         out = console()
         out.width = out.width if out.is_terminal else UNLIMITED
-    for place in found.targets:
-        if place.error is None:
-            line(out, heading(place, found))
-            show_place(out, found, place)
-    if all(place.error for place in found.targets):
+    for result in found.targets:
+        if result.error is None:
+            line(out, heading(result, found))
+            show_target(out, found, result)
+    if all(result.error for result in found.targets):
         out.print(size_table(found, None))
     for text in (*errors(found), *remarks(found)):
         line(out, text)
 
 
-def show_place(out: Console, found: Comparison, place: Place) -> None:
-    """One table, or two where the terminal is narrow."""
-    whole = target_table(found, place, sizes=True)
+def show_target(out: Console, found: Comparison, result: TargetResult) -> None:
+    """Print one table, or two if the terminal is too narrow for one."""
+    whole = target_table(found, result, sizes=True)
     if Measurement.get(out, out.options.update(width=UNLIMITED), whole).maximum <= out.width:
         out.print(whole)
         return
-    out.print(target_table(found, place, sizes=False))
-    out.print(size_table(found, place))
+    out.print(target_table(found, result, sizes=False))
+    out.print(size_table(found, result))
 
 
 def short_names(found: Comparison) -> list[str]:
-    """File names, with their folders where they would be mistaken for each other."""
+    """The names of the models' files, with folders where two files have the same name."""
     files = [model.file for model in found.models]
     names = Counter(Path(file).name for file in files)
     return [Path(f).name if Path(f).name and names[Path(f).name] == 1 else f for f in files]
 
 
-def heading(place: Place, found: Comparison) -> str:
-    """What was measured where."""
+def heading(result: TargetResult, found: Comparison) -> str:
+    """The line above a table: the machine, and what was measured."""
     threads = found.settings["threads"]
     what = f"{threads} thread{'s' * (threads > 1)}"
-    if place.counts:
+    if result.counts:
         what = "instructions per run (a cost, not a time)"
-    return f"{place.target}: {place.machine}, onnxruntime {place.onnxruntime}, {what}"
+    return f"{result.target}: {result.machine}, onnxruntime {result.onnxruntime}, {what}"
 
 
-def size_table(found: Comparison, place: Place | None) -> Table:
-    """A row a model: what does not change with the batch."""
-    timed = place is not None and not place.counts
-    table = plain_table("model", *(STATE if timed else ()), *SIZES)
+def size_table(found: Comparison, result: TargetResult | None) -> Table:
+    """One row per model: the figures that do not depend on the batch size."""
+    timed = result is not None and not result.counts
+    table = plain_table("model", *(LOAD_COLUMNS if timed else ()), *SIZE_COLUMNS)
     for i, (name, model) in enumerate(zip(short_names(found), found.models, strict=True)):
-        state = state_cells(place.lines[i]) if place is not None and timed else ()
+        state = load_cells(result.lines[i]) if result is not None and timed else ()
         table.add_row(Text(name), *state, *size_cells(model, found.models[0]))
     return table
 
 
-def target_table(found: Comparison, place: Place, sizes: bool) -> Table:
-    """A section a batch size, a row a model."""
-    state = STATE if sizes and not place.counts else ()
-    columns = (*(COUNTS if place.counts else TIMES), *state, *(SIZES if sizes else ()))
-    table = plain_table("model", *columns)
-    batches = sorted({run.batch for row in place.lines for run in row.latencies})
+def target_table(found: Comparison, result: TargetResult, sizes: bool) -> Table:
+    """One section per batch size, one row per model."""
+    state = LOAD_COLUMNS if sizes and not result.counts else ()
+    costs = COUNT_COLUMNS if result.counts else TIME_COLUMNS
+    table = plain_table("model", *costs, *state, *(SIZE_COLUMNS if sizes else ()))
+    batches = sorted({run.batch for row in result.lines for run in row.latencies})
     for batch in batches or [0]:
-        for (name, row), model in zip(named_lines(found, place), found.models, strict=True):
-            run = next((r for r in row.latencies if r.batch == batch), Latency(batch))
-            cells = count_cells(run) if place.counts else time_cells(run)
-            more = (*(state_cells(row) if state else ()), *size_cells(model, found.models[0]))
+        for (name, row), model in zip(named_results(found, result), found.models, strict=True):
+            run = next((r for r in row.latencies if r.batch == batch), BatchResult(batch))
+            cells = count_cells(run) if result.counts else time_cells(run)
+            more = (*(load_cells(row) if state else ()), *size_cells(model, found.models[0]))
             table.add_row(Text(name), str(batch or UNKNOWN), *cells, *(more if sizes else ()))
         table.add_section()
     return table
 
 
 def plain_table(*columns: str) -> Table:
-    """A table without walls; all columns but the first are numbers."""
+    """An empty table without vertical lines; all columns but the first are numbers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(columns[0], overflow="fold", min_width=12)
+    table.add_column(columns[0], overflow="fold", min_width=NARROWEST_NAME)
     for column in columns[1:]:
         table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
-def time_cells(run: Latency) -> Cells:
-    """The ratio, then what was measured."""
-    return (ratio(run.speedup), *(seconds(t) for t in (run.p50, run.p90, run.least)))
+def time_cells(run: BatchResult) -> Cells:
+    """The speed-up, then the times."""
+    return (ratio_cell(run.speedup), *(seconds(t) for t in (run.p50, run.p90, run.least)))
 
 
-def state_cells(row: Line) -> Cells:
-    """What a model costs before it runs."""
+def load_cells(row: ModelResult) -> Cells:
+    """Load time and memory."""
     return seconds(row.load), amount(row.peak_memory, "B")
 
 
-def count_cells(run: Latency) -> Cells:
-    """The ratio, then what was counted."""
+def count_cells(run: BatchResult) -> Cells:
+    """The ratio of instructions, then the counts."""
     return (
         UNKNOWN if run.speedup is None else f"{run.speedup.value:.3g}×",
         amount(run.instructions),
@@ -126,8 +132,8 @@ def count_cells(run: Latency) -> Cells:
     )
 
 
-def size_cells(model: Subject, first: Subject) -> Cells:
-    """Each size, and its share of the first model's."""
+def size_cells(model: ModelSize, first: ModelSize) -> Cells:
+    """Each size, with the percentage of the first model's size."""
     pairs = (
         (model.bytes, first.bytes, "B"),
         (model.parameters, first.parameters, ""),
@@ -139,8 +145,8 @@ def size_cells(model: Subject, first: Subject) -> Cells:
     )
 
 
-def ratio(found: Ratio | None) -> str:
-    """A ratio with its interval."""
+def ratio_cell(found: Ratio | None) -> str:
+    """A ratio with its confidence interval."""
     if found is None:
         return UNKNOWN
     if found.low == found.high == 1.0:
@@ -149,7 +155,7 @@ def ratio(found: Ratio | None) -> str:
 
 
 def seconds(time: float | None) -> str:
-    """A time with three digits.
+    """A time with three significant digits.
 
     >>> seconds(0.0123), seconds(4.2e-05), seconds(None)
     ('12.3 ms', '42 µs', '–')
@@ -163,7 +169,7 @@ def seconds(time: float | None) -> str:
 
 
 def amount(number: float | None, unit: str = "") -> str:
-    """A count with three digits.
+    """A count with three significant digits.
 
     >>> amount(999), amount(1234567), amount(20_000, "B")
     ('999', '1.23 M', '20 kB')
@@ -177,53 +183,62 @@ def amount(number: float | None, unit: str = "") -> str:
 
 
 def errors(found: Comparison) -> Iterator[str]:
-    """What could not be measured, and why."""
+    """One line for each thing that could not be measured, with the reason."""
     for name, model in zip(short_names(found), found.models, strict=True):
         if model.error:
             yield model.error if model.file in model.error else f"{name}: {model.error}"
-    for place in found.targets:
-        if place.error:
-            yield place.error
-        for name, row in named_lines(found, place):
+    for result in found.targets:
+        if result.error:
+            yield result.error
+        for name, row in named_results(found, result):
             if row.error:
-                yield f"{name} on {place.target}: {row.error}"
-            yield from (f"{w}: {run.error}" for w, run in runs(name, place, row) if run.error)
+                yield f"{name} on {result.target}: {row.error}"
+            yield from (
+                f"{w}: {run.error}" for w, run in described_runs(name, result, row) if run.error
+            )
 
 
 def remarks(found: Comparison) -> Iterator[str]:
-    """Batch sizes left out, ratios that mean little, and outputs that differ between machines."""
-    for place in found.targets:
-        for name, row in named_lines(found, place):
-            for where, run in runs(name, place, row):
-                if run.left_out:
-                    yield f"note: {where} is left out: {run.left_out}"
-                if run.speedup and run.speedup.is_vague:
-                    yield (
-                        f"warning: {where}: the times spread too much for a ratio "
-                        f"({run.speedup.low:.3g} to {run.speedup.high:.3g}); "
-                        "close other programs or raise --seconds"
-                    )
-                if run.repeatability is not None and run.repeatability > NOTABLE_SPREAD:
-                    yield f"warning: {where}: the counts repeat only within {run.repeatability:.1%}"
-                if run.difference is None and is_elsewhere(place) and (run.p50 or run.instructions):
-                    yield f"warning: {where}: its outputs could not be compared with this machine's"
-                elif run.difference is not None and run.difference > NOTABLE_DIFFERENCE:
-                    yield (
-                        f"warning: {where}: its outputs differ from this machine's by "
-                        f"{run.difference:.2g} of the largest"
-                    )
+    """Notes on batch sizes left out, and warnings about uncertain ratios, counts and outputs."""
+    for result in found.targets:
+        for name, row in named_results(found, result):
+            for where, run in described_runs(name, result, row):
+                yield from run_remarks(where, run, is_elsewhere(result))
 
 
-def is_elsewhere(place: Place) -> bool:
-    """Whether outputs come from another processor."""
-    return place.target != "cpu"
+def run_remarks(where: str, run: BatchResult, elsewhere: bool) -> Iterator[str]:
+    """Notes and warnings about one run."""
+    if run.left_out:
+        yield f"note: {where} is left out: {run.left_out}"
+    if run.speedup and run.speedup.is_vague:
+        yield (
+            f"warning: {where}: the times vary too much for a ratio "
+            f"({run.speedup.low:.3g} to {run.speedup.high:.3g}); "
+            "close other programs or raise --seconds"
+        )
+    if run.repeatability is not None and run.repeatability > NOTABLE_SPREAD:
+        yield f"warning: {where}: repeated counts differ by {run.repeatability:.1%}"
+    if run.difference is None and elsewhere and (run.p50 or run.instructions):
+        yield f"warning: {where}: its outputs could not be compared with this machine's"
+    elif run.difference is not None and run.difference > NOTABLE_DIFFERENCE:
+        yield (
+            f"warning: {where}: its outputs differ from this machine's by "
+            f"{run.difference:.2g} of the largest"
+        )
 
 
-def named_lines(found: Comparison, place: Place) -> Iterator[tuple[str, Line]]:
-    """Every model's line on a target, if it has any."""
-    return zip(short_names(found), place.lines, strict=bool(place.lines))
+def is_elsewhere(result: TargetResult) -> bool:
+    """Whether the outputs come from another processor than this machine's."""
+    return result.target != "cpu"
 
 
-def runs(name: str, place: Place, row: Line) -> Iterator[tuple[str, Latency]]:
-    """Every batch size, and how to speak of it."""
-    return ((f"{name} on {place.target}, batch {run.batch}", run) for run in row.latencies)
+def named_results(found: Comparison, result: TargetResult) -> Iterator[tuple[str, ModelResult]]:
+    """The name and the result of each model on a target that could be used."""
+    return zip(short_names(found), result.lines, strict=bool(result.lines))
+
+
+def described_runs(
+    name: str, result: TargetResult, row: ModelResult
+) -> Iterator[tuple[str, BatchResult]]:
+    """Each run of a model on a target, with a description for messages."""
+    return ((f"{name} on {result.target}, batch {run.batch}", run) for run in row.latencies)

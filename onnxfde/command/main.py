@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from onnxfde import __version__
-from onnxfde.command.bench import bench, targets
+from onnxfde.command.bench import bench_command, targets
 from onnxfde.command.demo_command import demo_command
 from onnxfde.command.look_commands import inspect_command, verify_command
 from onnxfde.command.optimize_command import optimize_command
@@ -63,7 +63,7 @@ EXAMPLES: dict[str, tuple[Callable[..., None], str]] = {
     "inspect": (inspect_command, "inspect in.onnx --input-range 0:1"),
     "verify": (verify_command, "verify in.onnx out.onnx --data test.npz --tolerance 0.05"),
     "demo": (demo_command, "demo --save demo"),
-    "bench": (bench, "bench in.onnx out.onnx --batch 1,32 --target arm64"),
+    "bench": (bench_command, "bench in.onnx out.onnx --batch 1,32 --target arm64"),
 }
 """Every command with an example of its use."""
 

@@ -1,4 +1,4 @@
-"""bench: models → shapes and inputs → one job → every target → ratios."""
+"""`bench`: models → shapes and inputs → one job → measured on each target → ratios."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from onnxfde.graph.cost import multiply_adds, stored_weights
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.shapes import Dims
 from onnxfde.graph.tensors import external_tensors, locate
-from onnxfde.machines.results import Comparison, Line, Place, Subject, line_of
-from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed, fixed_specs
-from onnxfde.machines.targets.base import Case, Job, Measured, Row, Target, parse_target
+from onnxfde.machines.results import Comparison, ModelResult, ModelSize, TargetResult, model_result
+from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed_for, fixed_specs
+from onnxfde.machines.targets.base import (
+    BenchTarget,
+    Case,
+    Job,
+    MeasuredJob,
+    MeasuredModel,
+    parse_target,
+)
 from onnxfde.machines.targets.cpu import Cpu
 from onnxfde.numbers import Array
 from onnxfde.options import DEFAULT_RANGE, Range
@@ -23,13 +30,14 @@ from onnxfde.running.opening import Data, open_model, samples_of
 from onnxfde.running.samples import check_range
 
 MOST_THREADS = 1024
+"""More is taken for a typing error; chosen well above the cores of usual machines."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A model that can be run, and the batch sizes it does not have."""
+    """A model with its inputs, or with the error that keeps it from being run."""
 
-    subject: Subject
+    size: ModelSize
     case: Case | None = None
     left_out: Mapping[int, str] = field(default_factory=dict)
     inputs: tuple[str, ...] = ()
@@ -48,27 +56,27 @@ def bench(
     input_range: Range = DEFAULT_RANGE,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Run models in turns on every target and compare them with the first.
+    """Run models in turns on each target and compare them with the first model.
 
     >>> from onnxfde.demo import demo_model
     >>> found = bench([demo_model()], seconds=0.0)
     >>> found.targets[0].lines[0].latencies[0].speedup.value
     1.0
     """
-    check_numbers(batches, threads, seconds, timeout)
+    refuse_bad_numbers(batches, threads, seconds, timeout)
     if isinstance(data, str | Path) and not Path(data).is_file():
         raise DataError(f"--data {data}: no such file")
     wanted = [parse_target(text) for text in dict.fromkeys(targets)]
     progress, limits = progress or Progress(), check_range(input_range)
-    prepared = [prepare(Path(m), batches, shapes or {}, data, limits) for m in models]
-    refuse_unknown(prepared, shapes or {})
+    prepared = [prepare_model(Path(m), batches, shapes or {}, data, limits) for m in models]
+    refuse_unknown_inputs(prepared, shapes or {})
     cases = tuple(p.case for p in prepared if p.case)
     job = Job(cases, threads, seconds, timeout)
     refuse_too_long(job)
-    found = [(target, attempt(target, job, progress)) for target in wanted]
+    found = [(target, measure_on(target, job, progress)) for target in wanted]
     reference = next((m for t, m in found if t.is_here), None)
-    if reference is None and any(isinstance(m, Measured) for _, m in found):
-        reference = attempt(Cpu(), replace(job, seconds=0.0), progress)
+    if reference is None and any(isinstance(m, MeasuredJob) for _, m in found):
+        reference = measure_on(Cpu(), replace(job, seconds=0.0), progress)
     settings = {
         "batches": list(batches),
         "threads": threads,
@@ -77,12 +85,14 @@ def bench(
         "data": None if data is None else str(data) if isinstance(data, str | Path) else "arrays",
         "input_range": list(limits),
     }
-    places = tuple(place_of(target, m, prepared, reference) for target, m in found)
-    return Comparison(settings, tuple(p.subject for p in prepared), places)
+    results = tuple(target_result(target, m, prepared, reference) for target, m in found)
+    return Comparison(settings, tuple(p.size for p in prepared), results)
 
 
-def check_numbers(batches: Sequence[int], threads: int, seconds: float, timeout: float) -> None:
-    """Refuse numbers that make no sense."""
+def refuse_bad_numbers(
+    batches: Sequence[int], threads: int, seconds: float, timeout: float
+) -> None:
+    """Refuse numbers that are out of range."""
     if any(batch < 1 for batch in batches):
         raise OptionError(f"--batch {min(batches)} is not a number ≥ 1")
     if not 1 <= threads <= MOST_THREADS:
@@ -93,20 +103,20 @@ def check_numbers(batches: Sequence[int], threads: int, seconds: float, timeout:
         raise OptionError(f"--timeout {timeout} is not a number > 0")
 
 
-def prepare(
+def prepare_model(
     file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
 ) -> Prepared:
-    """Read a model, find its size and make inputs for it; what is wrong with it stays with it."""
+    """Read a model, find its size and make inputs; an error becomes part of the result."""
     try:
         return prepared_case(file, asked, shapes, data, limits)
     except OnnxfdeError as error:
-        return Prepared(Subject(printable(file), error=str(error)))
+        return Prepared(ModelSize(printable(file), error=str(error)))
 
 
 def prepared_case(
     file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
 ) -> Prepared:
-    """As `prepare`, with errors raised."""
+    """The same as `prepare_model`, but errors are raised."""
     graph = None if files.is_ort(file) else open_model(file).graph
     specs = input_specs(graph) if graph else ort_specs(file)
     tensors = external_tensors(graph.model) if graph else ()
@@ -119,35 +129,35 @@ def prepared_case(
     for batch in batch_sizes(specs, shapes, asked):
         try:
             fixed = fixed_specs(specs, batch, shapes, samples)
-            feeds[batch] = feed(fixed, samples, limits)
+            feeds[batch] = feed_for(fixed, samples, limits)
         except DataError as reason:
             left_out[batch] = str(reason)
             continue
         first = first or {spec.name: spec.dims for spec in fixed}
     if not feeds:
         raise DataError(next(iter(left_out.values())))
-    subject = Subject(
+    size = ModelSize(
         printable(file),
         bytes=sum(f.stat().st_size for f in (file, *outside)),
         parameters=stored_weights(graph.model) if graph else None,
         multiply_adds=multiply_adds(graph.model, first) if graph else None,
     )
-    return Prepared(subject, Case(file, outside, feeds), left_out, tuple(s.name for s in specs))
+    return Prepared(size, Case(file, outside, feeds), left_out, tuple(s.name for s in specs))
 
 
 def printable(file: Path) -> str:
-    """A file's name in which no byte is beyond Unicode."""
+    """A file's name, with bytes that are not Unicode replaced."""
     return str(file).encode(errors="replace").decode()
 
 
 def ort_specs(file: Path) -> Specs:
-    """The inputs of a model in onnxruntime's own format."""
+    """The inputs of a model in onnxruntime's format (.ort)."""
     from onnxfde.running.runtime import session_inputs
 
     return session_inputs(file)
 
 
-def refuse_unknown(prepared: Sequence[Prepared], shapes: Shapes) -> None:
+def refuse_unknown_inputs(prepared: Sequence[Prepared], shapes: Shapes) -> None:
     """Refuse a shape for an input that no model has."""
     names = sorted({name for model in prepared for name in model.inputs})
     for name in shapes:
@@ -156,7 +166,7 @@ def refuse_unknown(prepared: Sequence[Prepared], shapes: Shapes) -> None:
 
 
 def refuse_too_long(job: Job) -> None:
-    """Refuse what cannot end in time."""
+    """Refuse measuring times that exceed the timeout."""
     batches = len({batch for case in job.cases for batch in case.inputs})
     if batches * job.seconds >= job.timeout:
         raise OptionError(
@@ -166,14 +176,14 @@ def refuse_too_long(job: Job) -> None:
 
 
 def refuse_types(specs: Specs) -> None:
-    """Refuse inputs that are no plain numbers."""
+    """Refuse inputs that are not plain numbers."""
     for spec in specs:
         if spec.dtype.kind not in "fiub":
             raise DataError(f"input '{spec.name}' holds {spec.dtype.name}, which bench cannot feed")
 
 
-def attempt(target: Target, job: Job, progress: Progress) -> Measured | TargetError:
-    """Measure on a target; one that cannot be used does not stop the others."""
+def measure_on(target: BenchTarget, job: Job, progress: Progress) -> MeasuredJob | TargetError:
+    """Measure on a target; its failure is returned so that the other targets can go on."""
     if not job.cases:
         return TargetError("there is no model to measure")
     try:
@@ -182,25 +192,25 @@ def attempt(target: Target, job: Job, progress: Progress) -> Measured | TargetEr
         return error
 
 
-def place_of(
-    target: Target,
-    found: Measured | TargetError,
+def target_result(
+    target: BenchTarget,
+    found: MeasuredJob | TargetError,
     prepared: Sequence[Prepared],
-    reference: Measured | TargetError | None,
-) -> Place:
-    """One target's lines in the order of the models."""
+    reference: MeasuredJob | TargetError | None,
+) -> TargetResult:
+    """The results on one target, in the order of the models."""
     if isinstance(found, TargetError):
-        return Place(target.name, error=str(found))
-    here_rows: Sequence[Row] = [Row()] * len(found.rows)
-    if isinstance(reference, Measured) and not target.is_here:
+        return TargetResult(target.name, error=str(found))
+    here_rows: Sequence[MeasuredModel] = [MeasuredModel()] * len(found.rows)
+    if isinstance(reference, MeasuredJob) and not target.is_here:
         here_rows = reference.rows
     rows = zip(found.rows, here_rows, strict=True)
-    lines, first = [], Row()
+    lines, first = [], MeasuredModel()
     for model in prepared:
         if model.case is None:
-            lines.append(Line(model.subject.file))
+            lines.append(ModelResult(model.size.file))
             continue
         row, here = next(rows)
         first = row if model is prepared[0] else first
-        lines.append(line_of(model.subject.file, row, first, here, model.left_out))
-    return Place(target.name, found.machine, found.onnxruntime, tuple(lines), found.counted)
+        lines.append(model_result(model.size.file, row, first, here, model.left_out))
+    return TargetResult(target.name, found.machine, found.onnxruntime, tuple(lines), found.counted)

@@ -1,8 +1,8 @@
-"""How much faster, and how sure: median(a) / median(b) of runs taken in turns, in several rounds.
+"""How much faster: median(a) / median(b) of runs taken in turns, with a 95 % interval.
 
-Turn t of a and turn t of b met the same machine, and so did the turns next to it; each round has
-sessions of its own. The interval is the middle 95 % of the ratio over resampled rounds, and in
-these over resampled blocks of √n turns.
+Turn t of a and turn t of b ran under the same conditions, and neighbouring turns under similar
+ones; each round has new sessions. The interval is the middle 95 % of the ratio over resampled
+rounds, in each of which blocks of √n neighbouring turns are resampled.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from onnxfde.numbers import FloatArray
 
 Rounds = Sequence[Sequence[float]]
-FloatArray = npt.NDArray[np.float64]
+"""Times of one model: for each round, the time of each turn."""
 
 RESAMPLES = 1000
-MIDDLE = (2.5, 97.5)
-WIDE = 1.15
-"""An interval whose ends are this factor apart says little."""
+"""Ratios that the interval is taken from; chosen, as is usual for percentile intervals."""
+INTERVAL_PERCENTILES = (2.5, 97.5)
+"""The ends of a 95 % interval."""
+VAGUE_FACTOR = 1.15
+"""A ratio is vague if the ends of its interval are further apart than this factor; chosen."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio with the interval it is likely in."""
+    """A ratio with its 95 % interval."""
 
     value: float
     low: float
@@ -33,8 +36,8 @@ class Ratio:
 
     @property
     def is_vague(self) -> bool:
-        """Whether the spread leaves the ratio without meaning."""
-        return self.high > WIDE * self.low
+        """Whether the interval is too wide for the ratio to mean anything."""
+        return self.high > VAGUE_FACTOR * self.low
 
 
 def ratio_of(first: Rounds, other: Rounds, seed: int = 0) -> Ratio:
@@ -44,25 +47,25 @@ def ratio_of(first: Rounds, other: Rounds, seed: int = 0) -> Ratio:
     Ratio(value=2.0, low=2.0, high=2.0)
     """
     rng = np.random.default_rng(seed)
-    pairs = [paired(a, b) for a, b in zip(first, other, strict=True)]
-    samples = [resampled(pair, rng) for pair in pairs]
+    pairs = [paired_turns(a, b) for a, b in zip(first, other, strict=True)]
+    samples = [resampled_round(pair, rng) for pair in pairs]
     chosen = rng.integers(0, len(pairs), (RESAMPLES, len(pairs)))
     ratios = [
-        ratio(np.concatenate([samples[round_][:, k] for round_ in rounds], axis=1))
+        median_ratio(np.concatenate([samples[round_][:, k] for round_ in rounds], axis=1))
         for k, rounds in enumerate(chosen)
     ]
-    low, high = np.percentile(ratios, MIDDLE)
-    return Ratio(ratio(np.concatenate(pairs, axis=1)), float(low), float(high))
+    low, high = np.percentile(ratios, INTERVAL_PERCENTILES)
+    return Ratio(median_ratio(np.concatenate(pairs, axis=1)), float(low), float(high))
 
 
-def paired(first: Sequence[float], other: Sequence[float]) -> FloatArray:
-    """The turns of one round that both have."""
+def paired_turns(first: Sequence[float], other: Sequence[float]) -> FloatArray:
+    """The times of the turns of one round that both models have, one row per model."""
     turns = min(len(first), len(other))
     return np.array([first[:turns], other[:turns]])
 
 
-def resampled(pair: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Blocks of neighbouring turns, drawn anew RESAMPLES times."""
+def resampled_round(pair: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """RESAMPLES rounds, each made of random blocks of neighbouring turns."""
     turns = pair.shape[1]
     length = max(1, math.isqrt(turns))
     starts = rng.integers(0, turns, (RESAMPLES, -(-turns // length)))
@@ -70,7 +73,7 @@ def resampled(pair: FloatArray, rng: np.random.Generator) -> FloatArray:
     return pair[:, index]
 
 
-def ratio(pair: FloatArray) -> float:
-    """The ratio of medians."""
+def median_ratio(pair: FloatArray) -> float:
+    """The median of the first row divided by that of the second."""
     above, below = np.median(pair, axis=1)
     return float(above / below)

@@ -1,6 +1,6 @@
-"""Models side by side on targets, as `bench --json` writes it (schema 1).
+"""The results of `bench`, as `bench --json` writes them (schema 1).
 
-Speed-up = median time, or instructions, of the first model / that of another.
+Speed-up of a model = median time (or instructions) of the first model / that of this model.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ import numpy as np
 
 from onnxfde import __version__
 from onnxfde.machines.ratios import Ratio, ratio_of
-from onnxfde.machines.targets.base import Array, Row, Run
+from onnxfde.machines.targets.base import MeasuredBatch, MeasuredModel
+from onnxfde.numbers import Array
 
-SCHEMA = 1
+BENCH_SCHEMA = 1
+"""The version of the JSON format; raise it when a field changes its meaning."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model and its size; null where it cannot be told."""
+class ModelSize:
+    """The size of a model; None where it is unknown."""
 
     file: str
     bytes: int | None = None
     parameters: int | None = None
     multiply_adds: int | None = None
-    """Of one run at the first batch size."""
+    """Multiply-adds of one run at the first batch size."""
     error: str | None = None
 
 
 @dataclass(frozen=True)
-class Latency:
+class BatchResult:
     """One model at one batch size; times in seconds, counts per run."""
 
     batch: int
@@ -44,47 +46,47 @@ class Latency:
     instructions: float | None = None
     simd: float | None = None
     repeatability: float | None = None
-    """(largest − smallest) / smallest count of the measured regions."""
+    """(largest − smallest) / smallest of the repeated counts."""
     difference: float | None = None
-    """Largest difference from this machine's outputs, relative to the largest of these."""
+    """Largest difference from this machine's outputs, relative to the largest of them."""
     left_out: str | None = None
-    """Why the model has no such batch size."""
+    """Why the model cannot run at this batch size."""
     error: str | None = None
 
 
 @dataclass(frozen=True)
-class Line:
+class ModelResult:
     """One model on one target."""
 
     file: str
-    latencies: tuple[Latency, ...] = ()
+    latencies: tuple[BatchResult, ...] = ()
     load: float | None = None
-    """Seconds to make a session, the median of several."""
+    """Median time in seconds to make a session."""
     peak_memory: int | None = None
-    """Bytes that loading the model and running all batches once added to a process."""
+    """Bytes by which the peak memory of a process grew when it loaded and ran the model."""
     error: str | None = None
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetResult:
     """All models on one target."""
 
     target: str
     machine: str = ""
     onnxruntime: str = ""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ModelResult, ...] = ()
     counts: bool = False
-    """Whether instructions were counted here instead of time taken."""
+    """Whether instructions were counted instead of measuring time."""
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Models side by side."""
+    """All models on all targets."""
 
     settings: dict[str, Any]
-    models: tuple[Subject, ...]
-    targets: tuple[Place, ...]
+    models: tuple[ModelSize, ...]
+    targets: tuple[TargetResult, ...]
 
     @property
     def failed(self) -> bool:
@@ -100,34 +102,44 @@ class Comparison:
         return any(errors)
 
     def to_json(self) -> str:
-        """The comparison as text."""
-        content = {"schema": SCHEMA, "version": __version__, **asdict(self)}
+        """The comparison as JSON."""
+        content = {"schema": BENCH_SCHEMA, "version": __version__, **asdict(self)}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def line_of(file: str, row: Row, first: Row, here: Row, left_out: Mapping[int, str]) -> Line:
-    """What was measured of one model, beside the first one."""
+def model_result(
+    file: str,
+    row: MeasuredModel,
+    first: MeasuredModel,
+    here: MeasuredModel,
+    left_out: Mapping[int, str],
+) -> ModelResult:
+    """The result of one model, compared with the first one and with this machine's outputs."""
     if row.error:
-        return Line(file, error=row.error)
+        return ModelResult(file, error=row.error)
     runs = {
-        batch: latency_of(batch, run, first.runs.get(batch), here.runs.get(batch))
+        batch: batch_result(batch, run, first.runs.get(batch), here.runs.get(batch))
         for batch, run in row.runs.items()
     }
-    runs |= {batch: Latency(batch, left_out=reason) for batch, reason in left_out.items()}
+    runs |= {batch: BatchResult(batch, left_out=reason) for batch, reason in left_out.items()}
     load = float(np.median(row.load_seconds)) if row.load_seconds else None
-    return Line(file, tuple(runs[b] for b in sorted(runs)), load, row.peak_memory)
+    return ModelResult(file, tuple(runs[b] for b in sorted(runs)), load, row.peak_memory)
 
 
-def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Latency:
-    """What was measured of one run."""
+def batch_result(
+    batch: int, run: MeasuredBatch, first: MeasuredBatch | None, here: MeasuredBatch | None
+) -> BatchResult:
+    """The result at one batch size, compared in the same way."""
     if run.error:
-        return Latency(batch, error=run.error)
-    difference = relative_difference(run.outputs, here.outputs) if is_fine(here) else None
+        return BatchResult(batch, error=run.error)
+    difference = relative_difference(run.outputs, here.outputs) if succeeded(here) else None
     if run.instructions:
         counts = np.asarray(run.instructions)
-        return Latency(
+        return BatchResult(
             batch,
-            speedup=ratio_of([first.instructions], [run.instructions]) if is_fine(first) else None,
+            speedup=ratio_of([first.instructions], [run.instructions])
+            if succeeded(first)
+            else None,
             instructions=float(np.median(counts)),
             simd=float(np.median(run.simd)),
             repeatability=float(np.ptp(counts) / counts.min()),
@@ -135,9 +147,9 @@ def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Lat
         )
     times = np.concatenate([np.asarray(times) for times in run.seconds])
     p50, p90 = np.percentile(times, (50, 90))
-    return Latency(
+    return BatchResult(
         batch,
-        speedup=ratio_of(first.seconds, run.seconds) if is_fine(first) else None,
+        speedup=ratio_of(first.seconds, run.seconds) if succeeded(first) else None,
         p50=float(p50),
         p90=float(p90),
         least=run.least,
@@ -146,13 +158,13 @@ def latency_of(batch: int, run: Run, first: Run | None, here: Run | None) -> Lat
     )
 
 
-def is_fine(run: Run | None) -> TypeGuard[Run]:
-    """Whether a run can be compared with."""
+def succeeded(run: MeasuredBatch | None) -> TypeGuard[MeasuredBatch]:
+    """Whether there is a run, and it did not fail."""
     return run is not None and run.error is None
 
 
 def relative_difference(found: Sequence[Array], wanted: Sequence[Array]) -> float | None:
-    """Largest difference of all outputs, each relative to its largest value; None if undefined."""
+    """Largest |found − wanted| / max |wanted| of all outputs; None if it is undefined."""
     worst = 0.0
     for a, b in zip(found, wanted, strict=True):
         here, there = (np.asarray(v, dtype=np.float64) for v in (b, a))

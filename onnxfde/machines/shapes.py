@@ -1,7 +1,7 @@
-"""One shape for every input: the model's own, with its free axes filled.
+"""A shape for each input: the shape in the model, with a length for each free axis.
 
-The batch is the first leading axis that is free, and every axis of its name. Other free axes come
-from `--shape`, from the data, or from an axis of the same name.
+The batch is the first free leading axis, and all axes with the same name. The lengths of other free
+axes come from `--shape`, from the data, or from an axis of the same name.
 """
 
 from __future__ import annotations
@@ -9,23 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
+from onnxfde.numbers import Array
 from onnxfde.options import Range
 from onnxfde.running.samples import MOST_VALUES, Samples, random_samples
 
-Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[int, ...]]
 Specs = tuple[InputSpec, ...]
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """`input:1,3,224,224` as a name and numbers.
+    """The name and the numbers in `input:1,3,224,224`.
 
     >>> parse_shape("x:0:1,3")
     ('x:0', (1, 3))
@@ -36,7 +34,7 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         shape = (0,)
     if not name or min(shape) < 1:
-        raise OptionError(f"--shape {text}: write NAME:1,3,224,224, lengths of 1 or more")
+        raise OptionError(f"--shape {text}: write NAME:1,3,224,224 with lengths of 1 or more")
     return name, shape
 
 
@@ -47,7 +45,7 @@ def batch_input(specs: Specs) -> InputSpec | None:
 
 
 def batch_sizes(specs: Specs, shapes: Shapes, asked: Sequence[int]) -> tuple[int, ...]:
-    """The batch sizes to run: those asked for, else the one that the shapes have, else 1."""
+    """The batch sizes to run: those asked for, else the one that the shapes give, else 1."""
     if asked:
         return tuple(dict.fromkeys(asked))
     leader = batch_input(specs)
@@ -56,11 +54,11 @@ def batch_sizes(specs: Specs, shapes: Shapes, asked: Sequence[int]) -> tuple[int
 
 
 def fixed_specs(specs: Specs, batch: int, shapes: Shapes, data: Samples | None) -> Specs:
-    """The inputs with every axis filled, for one batch size."""
+    """The inputs with a length for every axis, for one batch size."""
     leader = batch_input(specs)
     if leader is not None and leader.fixed_batch not in (None, batch):
         raise DataError(f"its batch is fixed at {leader.fixed_batch} (input '{leader.name}')")
-    lengths = {s.name: given(s, shapes) or data_shape(s, data) for s in specs}
+    lengths = {s.name: given_shape(s, shapes) or data_shape(s, data) for s in specs}
     named = axis_lengths(specs, shapes, lengths)
     if leader is not None:
         named[leader.dims[0]] = batch
@@ -85,7 +83,7 @@ def fixed_specs(specs: Specs, batch: int, shapes: Shapes, data: Samples | None) 
 
 
 def axis_lengths(specs: Specs, shapes: Shapes, lengths: Shapes) -> dict[object, int]:
-    """The length of every axis that has a name: what the user says, else what the data has."""
+    """The length of each named axis: from the user's shapes, else from the data."""
     named: dict[object, int] = {}
     leader = batch_input(specs)
     for spec in specs:
@@ -99,8 +97,8 @@ def axis_lengths(specs: Specs, shapes: Shapes, lengths: Shapes) -> dict[object, 
     return named
 
 
-def given(spec: InputSpec, shapes: Shapes) -> tuple[int, ...]:
-    """The shape that the user gave for an input, if it fits."""
+def given_shape(spec: InputSpec, shapes: Shapes) -> tuple[int, ...]:
+    """The user's shape for an input, or (); raises DataError if it contradicts the model."""
     shape = shapes.get(spec.name, ())
     fits = len(shape) == len(spec.dims) and all(
         g == d for g, d in zip(shape, spec.dims, strict=True) if isinstance(d, int)
@@ -111,12 +109,12 @@ def given(spec: InputSpec, shapes: Shapes) -> tuple[int, ...]:
 
 
 def data_shape(spec: InputSpec, data: Samples | None) -> tuple[int, ...]:
-    """The shape of an input in the data, which may have an axis of samples before it."""
+    """The shape of an input's array in the data, without an axis of samples in front."""
     return () if data is None or not spec.dims else data.arrays[spec.name].shape[-len(spec.dims) :]
 
 
-def feed(specs: Specs, data: Samples | None, limits: Range) -> dict[str, Array]:
-    """Inputs of these shapes: rows of the data, over again if there are too few, or random."""
+def feed_for(specs: Specs, data: Samples | None, limits: Range) -> dict[str, Array]:
+    """Inputs of these shapes: rows of the data, repeated if there are too few, else random."""
     size = sum(math.prod(d for d in spec.dims if isinstance(d, int)) for spec in specs)
     if size > MOST_VALUES:
         raise DataError(f"its inputs have {size:,} values, more than {MOST_VALUES:,}")
@@ -126,7 +124,7 @@ def feed(specs: Specs, data: Samples | None, limits: Range) -> dict[str, Array]:
 
 
 def rows_for(spec: InputSpec, array: Array) -> Array:
-    """As many rows of an array as an input takes; samples of many rows are put end to end."""
+    """As many rows of an array as an input takes; samples of several rows are concatenated."""
     if not spec.dims:
         return np.asarray(array.ravel()[0])
     axes = array.ndim - len(spec.dims) + 1

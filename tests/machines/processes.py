@@ -1,15 +1,32 @@
-"""Looking at processes while they run."""
+"""Starting bench as a process, and looking at processes while they run."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
+@contextlib.contextmanager
+def running_bench(
+    model: Path, *options: str, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The command `bench` in a process that is killed at the end of the block."""
+    command = [sys.executable, "-m", "onnxfde", "bench", str(model), *options]
+    env, null = {**os.environ, **environment}, subprocess.DEVNULL
+    with subprocess.Popen(command, env=env, stdout=null, stderr=null) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def runners(folder: Path, *words: str) -> list[int]:
-    """Processes of runners with files in this folder, and these words among their arguments."""
+    """Process ids of runners with files in this folder and these words among their arguments."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -20,7 +37,7 @@ def runners(folder: Path, *words: str) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether a condition holds, at the latest after a while."""
+    """Wait until a condition holds, at most this long; return whether it does."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

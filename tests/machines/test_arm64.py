@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -19,74 +17,40 @@ from typer.testing import CliRunner
 from onnxfde.command.main import app
 from onnxfde.errors import TargetError
 from onnxfde.machines.benchmark import bench
-from onnxfde.machines.targets.arm64 import Arm64, counted_row
+from onnxfde.machines.results import Comparison
+from onnxfde.machines.targets.arm64 import Arm64, counted_model
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.machines.targets.runner import REGIONS
-from onnxfde.machines.targets.sysroot import find
-from tests.machines.processes import runners, wait_until
+from onnxfde.machines.targets.sysroot import find_sysroot
+from tests.machines.processes import runners, running_bench, wait_until
 from tests.models import build, mlp
 
 PARITY = 1e-5
+"""Largest difference from this machine's outputs, relative to the largest."""
 REPEATS = 0.005
+"""Largest relative difference between counts of the same runs."""
+INPUTS, NEURONS = 64, 512
+FIXED_INSTRUCTIONS = 50_000
+"""More than a run of the smallest network takes."""
 
 
 @pytest.fixture(autouse=True, scope="module")
-def ready(request: pytest.FixtureRequest) -> None:
+def emulator() -> None:
     try:
-        find()
+        find_sysroot()
     except TargetError as reason:
         pytest.skip(str(reason))
 
 
-def network(inputs: int, neurons: int, seed: int = 0) -> onnx.ModelProto:
-    rng = np.random.default_rng(seed)
+def network(inputs: int, neurons: int) -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
     shapes = ((neurons, inputs), (neurons,), (inputs, neurons), (inputs,))
     w, b, v, c = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
     return mlp(w, b, v, c)
 
 
-def test_half_the_neurons_cost_half_the_instructions_and_the_numbers_are_those_of_here(
-    tmp_path: Path,
-) -> None:
-    files = []
-    for neurons in (512, 256):
-        files.append(tmp_path / f"{neurons}.onnx")
-        onnx.save(network(64, neurons), files[-1])
-    found = bench(files, targets=["arm64:cortex-a53", "arm64"], batches=[1, 8], seconds=0)
-    assert not found.failed
-    assert [place.counts for place in found.targets] == [True] * 2
-    for place in found.targets:
-        whole, half = place.lines
-        assert whole.load is None
-        for a, b in zip(whole.latencies, half.latencies, strict=True):
-            for run in (a, b):
-                assert run.p50 is None
-                assert run.difference is not None
-                assert run.difference <= PARITY
-                assert run.repeatability is not None
-                assert run.repeatability <= 2 * REPEATS
-            assert a.simd is not None
-            assert b.simd is not None
-            assert a.simd / b.simd == pytest.approx(2.0, rel=0.05)
-            assert a.simd / (a.batch * 2 * 64 * 512) == pytest.approx(0.25, rel=0.15)
-        (_, many) = half.latencies
-        assert many.speedup is not None
-        assert 1.5 < many.speedup.value < 2.1
-
-
-def test_counts_repeat_from_run_to_run(tmp_path: Path) -> None:
-    onnx.save(network(16, 64), tmp_path / "a.onnx")
-    counts = []
-    for _ in range(3):
-        (place,) = bench([tmp_path / "a.onnx"], targets=["arm64"], seconds=0).targets
-        counts.append(place.lines[0].latencies[0].instructions or 0)
-    assert max(counts) <= (1 + REPEATS) * min(counts)
-
-
-def test_a_model_that_fails_on_arm_only_keeps_its_row_here_and_the_others_theirs(
-    tmp_path: Path,
-) -> None:
-    """Layouts for x86, which onnxruntime bakes in when it saves what it optimized."""
+def save_for_x86(file: Path) -> None:
+    """Save a model as onnxruntime optimizes it here: with memory layouts for x86."""
     rng = np.random.default_rng(0)
     convolution = build(
         "h = Conv <pads = [1, 1, 1, 1]> (x, W) y = Relu(h)",
@@ -94,17 +58,73 @@ def test_a_model_that_fails_on_arm_only_keeps_its_row_here_and_the_others_theirs
         outputs="float[1,32,8,8] y",
         W=rng.normal(size=(32, 16, 3, 3)).astype(np.float32),
     )
-    good, bad = tmp_path / "good.onnx", tmp_path / "x86.onnx"
-    onnx.save(convolution, good)
     options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath, options.log_severity_level = str(bad), 4
-    onnxruntime.InferenceSession(str(good), options, providers=["CPUExecutionProvider"])
-    if not any(node.domain == "com.microsoft.nchwc" for node in onnx.load(bad).graph.node):
+    options.optimized_model_filepath, options.log_severity_level = str(file), 4
+    onnxruntime.InferenceSession(
+        convolution.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """A network, one with half its neurons, the same again, and a model that only x86 can run."""
+    folder = tmp_path_factory.mktemp("arm64")
+    whole, half, x86 = (folder / f"{name}.onnx" for name in ("whole", "half", "x86"))
+    onnx.save(network(INPUTS, NEURONS), whole)
+    onnx.save(network(INPUTS, NEURONS // 2), half)
+    save_for_x86(x86)
+    return bench([whole, half, half, x86], targets=["cpu", "arm64"], batches=[1, 4], seconds=0)
+
+
+def test_the_outputs_are_those_of_this_machine(compared: Comparison) -> None:
+    for line in compared.targets[1].lines[:3]:
+        differences = [run.difference for run in line.latencies]
+        assert all(d is not None and d <= PARITY for d in differences), differences
+
+
+def test_instructions_are_counted_and_no_time_is_taken(compared: Comparison) -> None:
+    here, there = compared.targets
+    assert (here.counts, there.counts) == (False, True)
+    for line, neurons in zip(there.lines, (NEURONS, NEURONS // 2), strict=False):
+        assert line.load is None
+        for run in line.latencies:
+            assert run.p50 is None
+            assert run.instructions is not None
+            assert run.simd is not None
+            multiply_adds = run.batch * 2 * INPUTS * neurons
+            assert 0.25 <= run.simd / multiply_adds <= 0.28
+            assert run.simd < run.instructions < 2 * run.simd + FIXED_INSTRUCTIONS
+
+
+def test_half_the_neurons_cost_half_the_instructions(compared: Comparison) -> None:
+    (_, whole), (_, half) = (line.latencies for line in compared.targets[1].lines[:2])
+    assert whole.simd is not None
+    assert half.simd is not None
+    assert whole.simd / half.simd == pytest.approx(2.0, rel=0.05)
+    assert half.speedup is not None
+    assert 1.3 < half.speedup.value < 2.1
+
+
+def test_counts_repeat_within_a_process_and_from_one_to_the_next(compared: Comparison) -> None:
+    _, once, again, _ = compared.targets[1].lines
+    for a, b in zip(once.latencies, again.latencies, strict=True):
+        for run in (a, b):
+            assert run.repeatability is not None
+            assert run.repeatability <= 2 * REPEATS
+        assert a.instructions is not None
+        assert b.instructions == pytest.approx(a.instructions, rel=REPEATS)
+
+
+def test_a_model_that_fails_on_arm_only_keeps_its_row_here_and_the_others_theirs(
+    compared: Comparison,
+) -> None:
+    here, there = compared.targets
+    assert [line.error for line in here.lines] == [None] * 4
+    nodes = onnx.load(compared.models[3].file).graph.node
+    if not any(node.domain == "com.microsoft.nchwc" for node in nodes):
         pytest.skip("onnxruntime has no layouts of its own on this machine")
-    here, there = bench([bad, good], targets=["cpu", "arm64"], seconds=0).targets
-    assert [line.error for line in here.lines] == [None, None]
-    assert "nchwc" in (there.lines[0].error or "")
-    assert there.lines[1].latencies[0].instructions
+    assert "nchwc" in (there.lines[3].error or "")
+    assert [line.error for line in there.lines[:3]] == [None] * 3
 
 
 def test_a_crash_costs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +139,15 @@ def test_a_crash_costs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     killer = threading.Thread(target=crash)
     killer.start()
-    (place,) = bench([tmp_path / "a.onnx"] * 2, targets=["arm64"], seconds=0).targets
+    target = "arm64:cortex-a53"
+    (place,) = bench([tmp_path / "a.onnx"] * 2, targets=[target], seconds=0).targets
     killer.join()
     assert len(crashed) == 1
     assert place.lines[0].error == "signal 9"
-    assert place.lines[1].latencies[0].instructions
+    (run,) = place.lines[1].latencies
+    assert run.instructions
+    assert run.difference is not None
+    assert run.difference <= PARITY
 
 
 def test_a_slow_model_is_given_up(tmp_path: Path) -> None:
@@ -132,26 +156,21 @@ def test_a_slow_model_is_given_up(tmp_path: Path) -> None:
     assert "it took longer than 0.2 s" in (place.error or "")
 
 
-def test_the_emulator_ends_with_whoever_started_it(tmp_path: Path) -> None:
+def test_the_emulator_ends_when_bench_is_killed(tmp_path: Path) -> None:
+    """The batch is so large that the emulator would run for minutes."""
     onnx.save(network(256, 4096), tmp_path / "a.onnx")
-    command = [sys.executable, "-m", "onnxfde", "bench", str(tmp_path / "a.onnx")]
-    process = subprocess.Popen(
-        [*command, "--batch", "512", "--target", "arm64"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    log = "onnxfde-*/counts-0"
-    assert wait_until(lambda: bool(runners(tmp_path) and list(tmp_path.glob(log))))
-    process.kill()
-    process.wait(20)
+    options = ("--batch", "8192", "--target", "arm64")
+    with running_bench(tmp_path / "a.onnx", *options, TMPDIR=str(tmp_path)) as process:
+        log = "onnxfde-*/counts-0"
+        assert wait_until(lambda: bool(runners(tmp_path) and list(tmp_path.glob(log))))
+        process.kill()
     assert wait_until(lambda: not runners(tmp_path))
 
 
 def test_a_set_up_that_is_ready_is_left_alone() -> None:
     done = CliRunner().invoke(app, ["target", "setup", "arm64"])
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"arm64 was set up before in {find().folder}")
+    assert done.stdout.startswith(f"arm64 was set up before in {find_sysroot().folder}")
 
 
 def test_the_processor_may_be_spelled_with_and_without_arm64() -> None:
@@ -171,7 +190,7 @@ def test_markers_cost_nothing() -> None:
         total += 7
         counts.append((total, simd))
     answer = {"failed": {}, "repeats": {"1": 5}, "outputs": {"1": EMPTY}}
-    run = counted_row(answer, iter(counts)).runs[1]
+    run = counted_model(answer, iter(counts)).runs[1]
     assert run.instructions == (100.0,) * 3
     assert run.simd == (40.0,) * 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxfde.machines.ratios import ratio_of
@@ -13,6 +13,7 @@ turns = st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30)
 rounds = st.lists(st.tuples(turns, turns), min_size=1, max_size=4)
 
 
+@settings(max_examples=25)
 @given(st.lists(turns, min_size=1, max_size=4), st.floats(0.1, 10.0))
 def test_a_constant_factor_is_found_exactly_whatever_the_noise(
     base: list[list[float]], factor: float
@@ -22,6 +23,7 @@ def test_a_constant_factor_is_found_exactly_whatever_the_noise(
         assert value == pytest.approx(factor, rel=1e-12)
 
 
+@settings(max_examples=25)
 @given(rounds)
 def test_a_ratio_lies_between_the_extremes(pairs: list[tuple[list[float], list[float]]]) -> None:
     shared = [(a[: len(b)], b[: len(a)]) for a, b in pairs]
@@ -33,12 +35,12 @@ def test_a_ratio_lies_between_the_extremes(pairs: list[tuple[list[float], list[f
         assert least * (1 - 1e-12) <= value <= most * (1 + 1e-12)
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """Noise that stays for many turns, and sessions that are faster by chance.
+def test_the_interval_is_narrow_and_yet_holds_the_truth_about_as_often_as_it_says() -> None:
+    """Noise that lasts for many turns, and sessions that are faster by chance.
 
-    95 % are meant, 85 % are asked for.
+    The interval claims 95 %; the test asks for 85 %.
     """
-    rng, hits, tries = np.random.default_rng(0), 0, 60
+    rng, hits, tries = np.random.default_rng(0), 0, 30
     for seed in range(tries):
         first, other = [], []
         for _ in range(8):
@@ -48,6 +50,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
             first.append((2.0 * noise[0]).tolist())
             other.append(noise[1].tolist())
         found = ratio_of(first, other, seed)
+        assert not found.is_vague
         hits += found.low <= 2.0 <= found.high
     assert hits >= 0.85 * tries
 

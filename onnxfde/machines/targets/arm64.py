@@ -1,8 +1,8 @@
 """ARM without a board: onnxruntime's aarch64 build under qemu, counted in instructions.
 
-Time under an emulator says nothing about a processor; how many instructions a run takes does, and
-it repeats: the guest never sees the random name of a temporary folder, for one. The outputs are
-those of the real ARM kernels.
+Time under an emulator says nothing about a real processor, but the number of instructions of a run
+does. It is reproducible because the guest sees nothing random, such as the name of a temporary
+folder. The outputs come from the real ARM kernels.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from onnxfde.errors import TargetError, UsageError
 from onnxfde.machines.targets.base import (
     RUNNER,
     Job,
-    Measured,
-    Row,
-    Run,
+    MeasuredBatch,
+    MeasuredJob,
+    MeasuredModel,
     Say,
     answers_in,
     refuse_incomplete,
@@ -28,23 +28,32 @@ from onnxfde.machines.targets.base import (
 )
 from onnxfde.machines.targets.process import attended, too_late
 from onnxfde.machines.targets.runner import REGIONS
-from onnxfde.machines.targets.sysroot import CPUS, MARKER, find, read_counts
+from onnxfde.machines.targets.sysroot import CPUS, MARKER, find_sysroot, read_counts
 
 DEFAULT_CPU = "cortex-a76"
+"""The newest of `CPUS`, and the only one with dot products for int8."""
 
 
 @dataclass(frozen=True)
 class Arm64:
-    """An emulated ARM processor; one thread, whatever was asked for."""
+    """An emulated ARM processor; it always runs one thread."""
 
     name: str
     cpu: str
     is_here: bool = False
 
-    def measure(self, job: Job, say: Say) -> Measured:
-        """Count each model in a process of its own: what ran before moves the counts by 1 %."""
-        rows: list[Row] = []
-        sysroot, version, end = find(), "", time.monotonic() + job.timeout
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `arm64`, `arm64:cortex-a53` or `cortex-a53`."""
+        cpu = DEFAULT_CPU if text == "arm64" else text.removeprefix("arm64:")
+        if cpu not in CPUS:
+            raise UsageError(f"--target {text}: the processors are {', '.join(CPUS)}")
+        return cls(text, cpu)
+
+    def measure(self, job: Job, say: Say) -> MeasuredJob:
+        """Count each model in a separate process, because earlier runs change counts by 1 %."""
+        rows: list[MeasuredModel] = []
+        sysroot, version, end = find_sysroot(), "", time.monotonic() + job.timeout
         with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
             request = job.write(Path(folder), marker=MARKER, threads=1)
             for i, case in enumerate(job.cases):
@@ -58,38 +67,30 @@ class Arm64:
                 if answers:
                     refuse_incomplete(answers[0], self.name)
                     version = answers[0].get("onnxruntime", version)
-                    rows.append(counted_row(answers[0], iter(read_counts(log))))
+                    rows.append(counted_model(answers[0], iter(read_counts(log))))
                 else:
                     late = done.expired is not None
-                    rows.append(Row(error=too_late(job.timeout) if late else done.reason))
+                    rows.append(MeasuredModel(error=too_late(job.timeout) if late else done.reason))
         if all(row.error for row in rows) and not version:
-            again = "if it says so of every model, run: onnxfde target setup arm64 --force"
+            again = "if no model runs, try: onnxfde target setup arm64 --force"
             raise TargetError(f"{self.name}: {rows[0].error}; {again}")
         machine = f"aarch64, {self.cpu} under qemu, 1 thread"
-        return Measured(tuple(rows), machine, version, counted=True)
+        return MeasuredJob(tuple(rows), machine, version, counted=True)
 
 
-def counted_row(answer: dict[str, Any], marks: Iterator[tuple[int, int]]) -> Row:
-    """A row of counts: two markers a region, all regions a batch."""
+def counted_model(answer: dict[str, Any], marks: Iterator[tuple[int, int]]) -> MeasuredModel:
+    """The counts of one model: each batch has all REGIONS, each region a first and last marker."""
     if "error" in answer:
-        return Row(error=answer["error"])
-    runs = {int(b): Run(error=message) for b, message in answer["failed"].items()}
+        return MeasuredModel(error=answer["error"])
+    runs = {int(b): MeasuredBatch(error=message) for b, message in answer["failed"].items()}
     for batch, repeats in answer["repeats"].items():
         regions = [(kind, next(marks), next(marks)) for kind in REGIONS]
         spent = [(kind, end[0] - start[0], end[1] - start[1]) for kind, start, end in regions]
         ((idle, idle_simd),) = [found for kind, *found in spent if kind == "nothing"]
         work = [found for kind, *found in spent if kind == "counted"]
-        runs[int(batch)] = Run(
+        runs[int(batch)] = MeasuredBatch(
             instructions=tuple((total - idle) / repeats for total, _ in work),
             simd=tuple((simd - idle_simd) / repeats for _, simd in work),
             outputs=unpacked(answer["outputs"][batch]),
         )
-    return Row(dict(sorted(runs.items())))
-
-
-def parse(text: str) -> Arm64:
-    """`arm64`, `arm64:` and a processor, or the processor alone."""
-    cpu = DEFAULT_CPU if text == "arm64" else text.removeprefix("arm64:")
-    if cpu not in CPUS:
-        raise UsageError(f"--target {text}: the processors are {', '.join(CPUS)}")
-    return Arm64(text, cpu)
+    return MeasuredModel(dict(sorted(runs.items())))

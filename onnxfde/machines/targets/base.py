@@ -1,6 +1,6 @@
-"""What a target is: something that runs a job, the same models on the same inputs, and measures.
+"""What a target is: a machine that runs the models of a job on the same inputs and measures them.
 
-Adding one is a file with `parse`, and a line in `TARGETS`.
+To add one, write a module with a class that satisfies `BenchTarget` and list it in `TARGETS`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from onnxfde.errors import TargetError, UsageError
+from onnxfde.machines.ratios import Rounds
 from onnxfde.machines.targets import runner
+from onnxfde.numbers import Array
 
-Array = npt.NDArray[Any]
 Say = Callable[[str], None]
-Rounds = Sequence[Sequence[float]]
+"""Shows one line of progress to the user."""
 
-TARGETS = {"cpu": "cpu", "arm64": "arm64", "cortex-": "arm64", "ssh:": "ssh"}
-"""How the spelling of a target begins, and its module."""
+TARGETS = {
+    "cpu": ("cpu", "Cpu"),
+    "arm64": ("arm64", "Arm64"),
+    "cortex-": ("arm64", "Arm64"),
+    "ssh:": ("ssh", "Ssh"),
+}
+"""How the spelling of a target begins, then its module and its class."""
 SPELLINGS = "cpu, arm64, arm64:cortex-a53, arm64:cortex-a72, arm64:cortex-a76, ssh://user@host"
 RUNNER = Path(runner.__file__)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model file, the weights it keeps outside, and inputs for each batch size."""
+    """A model file, its external weight files, and inputs for each batch size."""
 
     file: Path
     outside: tuple[Path, ...]
@@ -41,22 +46,22 @@ class Case:
 
     @property
     def name(self) -> str:
-        """A name for a copy; the weights outside keep theirs."""
+        """The file name of a copy; external weight files keep their names."""
         return f"model{self.file.suffix}"
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Models to measure side by side."""
+    """Models to measure side by side, and how."""
 
     cases: tuple[Case, ...]
     threads: int
     seconds: float
     timeout: float
-    """Seconds after which a target gives up."""
+    """Seconds after which a target is given up."""
 
     def files(self, folder: str = "", **more: Any) -> Iterator[tuple[str, bytes]]:
-        """The request and its inputs as files; with `folder`, models are looked up below it."""
+        """The request and its inputs as files; with `folder`, paths of models start with it."""
         models = []
         for i, case in enumerate(self.cases):
             inputs = {batch: f"inputs-{i}-{batch}.npz" for batch in case.inputs}
@@ -70,15 +75,15 @@ class Job:
         yield "request.json", json.dumps(request).encode()
 
     def write(self, folder: Path, **more: Any) -> Path:
-        """Write the request beside its inputs and say where it is."""
+        """Write the request and its inputs to a folder and return the path of the request."""
         for name, content in self.files(**more):
             (folder / name).write_bytes(content)
         return folder / "request.json"
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """What one batch size costs: the time of every turn, round by round, or instructions."""
+class MeasuredBatch:
+    """The cost of one model at one batch size: the time of each run by round, or instructions."""
 
     seconds: Rounds = ()
     least: float | None = None
@@ -89,48 +94,51 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """What was measured of one model."""
+class MeasuredModel:
+    """The cost of one model at each batch size."""
 
-    runs: Mapping[int, Run] = field(default_factory=dict)
+    runs: Mapping[int, MeasuredBatch] = field(default_factory=dict)
     load_seconds: tuple[float, ...] = ()
     peak_memory: int | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The rows of a job, in its order, and what they were measured on."""
+class MeasuredJob:
+    """The cost of each model of a job, in the order of the job, and the machine that ran them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredModel, ...]
     machine: str
     onnxruntime: str
     counted: bool = False
-    """Whether instructions were counted instead of time taken."""
+    """Whether instructions were counted instead of measuring time."""
 
 
-class Target(Protocol):
-    """Where a job is run."""
+class BenchTarget(Protocol):
+    """A machine that can run a job."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the user's spelling; raises UsageError if it makes no sense."""
 
     @property
     def name(self) -> str:
-        """As the user spells it."""
+        """The user's spelling of the target."""
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs on this machine's processor, so that outputs need no comparison."""
+        """Whether it is this machine, whose outputs are the reference for the others."""
 
-    def measure(self, job: Job, say: Say) -> Measured:
-        """Run a job; raises TargetError when the target cannot be used at all."""
+    def measure(self, job: Job, say: Say) -> MeasuredJob:
+        """Run a job; raises TargetError if the target cannot be used at all."""
 
 
-def parse_target(text: str) -> Target:
-    """A target from its spelling."""
-    for start, module in TARGETS.items():
+def parse_target(text: str) -> BenchTarget:
+    """The target that a spelling such as `cpu` or `ssh://user@host` names."""
+    for start, (module, name) in TARGETS.items():
         if text.startswith(start):
-            found: Target = importlib.import_module(f"onnxfde.machines.targets.{module}").parse(
-                text
-            )
+            target = getattr(importlib.import_module(f"onnxfde.machines.targets.{module}"), name)
+            found: BenchTarget = target.parse(text)
             return found
     raise UsageError(f"--target {text}: unknown target; there are {SPELLINGS}")
 
@@ -143,13 +151,13 @@ def packed(arrays: Iterable[Array]) -> bytes:
 
 
 def unpacked(text: str) -> list[Array]:
-    """Outputs as the runner sends them."""
+    """The output arrays that the runner sent as a .npz in base64."""
     with np.load(io.BytesIO(base64.b64decode(text))) as arrays:
         return [arrays[name] for name in arrays.files]
 
 
 def answers_in(text: str) -> list[dict[str, Any]]:
-    """The runner's answers, whatever else was printed."""
+    """The runner's answers among everything that was printed."""
     answers = []
     for line in text.splitlines():
         if line.startswith(runner.RESULT):
@@ -159,7 +167,7 @@ def answers_in(text: str) -> list[dict[str, Any]]:
 
 
 def refuse_incomplete(answer: Mapping[str, Any], where: str) -> None:
-    """Explain an environment that cannot run models."""
+    """Refuse an answer that only says why the runner cannot run models, and explain it."""
     if "missing" in answer:
         names = " and ".join(answer["missing"])
         install = f"{answer['python']} -m pip install numpy onnxruntime"
@@ -168,19 +176,19 @@ def refuse_incomplete(answer: Mapping[str, Any], where: str) -> None:
         raise TargetError(f"{where}: onnxruntime does not start there ({answer['broken']})")
 
 
-def row_of(found: Mapping[str, Any]) -> Row:
-    """A row of times from the runner's findings."""
+def timed_model(found: Mapping[str, Any]) -> MeasuredModel:
+    """The times of one model from the runner's answer."""
     if "error" in found:
-        return Row(error=found["error"])
-    runs = {int(b): Run(error=message) for b, message in found["failed"].items()}
+        return MeasuredModel(error=found["error"])
+    runs = {int(b): MeasuredBatch(error=message) for b, message in found["failed"].items()}
     for batch, text in found["outputs"].items():
         times, least = found["times"][batch], found["least"][batch]
-        runs[int(batch)] = Run(times, least, outputs=unpacked(text))
-    return Row(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
+        runs[int(batch)] = MeasuredBatch(times, least, outputs=unpacked(text))
+    return MeasuredModel(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
 
 
-def measured(answer: Mapping[str, Any], where: str) -> Measured:
-    """All rows of times from the runner's answer."""
+def timed_job(answer: Mapping[str, Any], where: str) -> MeasuredJob:
+    """The times of all models from the runner's answer."""
     refuse_incomplete(answer, where)
     machine = f"{answer['machine']}, {answer['cpu']}, {answer['cores']} cores"
-    return Measured(tuple(map(row_of, answer["models"])), machine, answer["onnxruntime"])
+    return MeasuredJob(tuple(map(timed_model, answer["models"])), machine, answer["onnxruntime"])

@@ -1,4 +1,4 @@
-"""This machine: latency, load time and memory, as a deployment would see them."""
+"""This machine: latency, load time and memory as a deployed model would see them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from onnxfde.errors import TargetError, UsageError
-from onnxfde.machines.targets.base import RUNNER, Job, Measured, Say, answers_in, measured
+from onnxfde.machines.targets.base import RUNNER, Job, MeasuredJob, Say, answers_in, timed_job
 from onnxfde.machines.targets.process import attended
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """The processor this runs on."""
+    """The processor of this machine."""
 
     name: str = "cpu"
     is_here: bool = True
 
-    def measure(self, job: Job, say: Say) -> Measured:
-        """Run the job in processes of its own."""
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `cpu`, the only spelling."""
+        if text != "cpu":
+            raise UsageError(f"--target {text}: 'cpu' is this machine and takes nothing after it")
+        return cls()
+
+    def measure(self, job: Job, say: Say) -> MeasuredJob:
+        """Run the job in child processes."""
         say(f"{self.name}: {len(job.cases)} models in turns")
         with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
             request = job.write(Path(folder))
@@ -30,11 +38,4 @@ class Cpu:
         answers = answers_in(done.out)
         if not answers:
             raise TargetError(f"{self.name}: {done.reason}")
-        return measured(answers[0], self.name)
-
-
-def parse(text: str) -> Cpu:
-    """`cpu`."""
-    if text != "cpu":
-        raise UsageError(f"--target {text}: 'cpu' is this machine and takes nothing after it")
-    return Cpu()
+        return timed_job(answers[0], self.name)

@@ -1,4 +1,4 @@
-"""Child processes that end when whoever started them does."""
+"""Child processes that do not outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 GRACE_SECONDS = 5.0
+"""Time to clean up between SIGTERM and SIGKILL; chosen, not tuned."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,11 @@ class Finished:
     out: str
     err: str
     expired: float | None = None
-    """The seconds it was given, if they were too few."""
+    """The timeout in seconds, if it ran out."""
 
     @property
     def reason(self) -> str:
-        """Why it failed, as far as it said so."""
+        """Why it failed: the last line it wrote to stderr, else its signal or exit code."""
         if self.expired is not None:
             return too_late(self.expired)
         how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
@@ -35,7 +36,7 @@ class Finished:
 
 
 def too_late(timeout: float) -> str:
-    """What to say of a process that was given up."""
+    """The message about a process that was stopped after `timeout` seconds."""
     return f"it took longer than {timeout:g} s; raise --timeout or lower --seconds"
 
 
@@ -46,9 +47,10 @@ def attended(
     timeout: float | None = None,
     cwd: Path | None = None,
 ) -> Finished:
-    """Run a command whose standard input stays open for as long as somebody waits for it.
+    """Run a command to its end and hold its standard input open until then.
 
-    Raises OSError if it cannot be started.
+    The runner stops when its standard input is closed, hence also when this process is killed.
+    Raises OSError if the command cannot be started.
     """
     with (
         tempfile.TemporaryFile() as errors,
@@ -58,18 +60,18 @@ def attended(
         deadline(process, timeout) as expired,
     ):
         try:
-            out = talk(process, payload)
+            out = exchange(process, payload)
             code = process.wait()
         finally:
-            end(process)
+            end_process(process)
         errors.seek(0)
         text = errors.read().decode(errors="replace")
     late = timeout if expired.is_set() else None
     return Finished(code, out.decode(errors="replace"), text, late)
 
 
-def talk(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:
-    """Hand over the payload and listen to the end."""
+def exchange(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:
+    """Write the payload to a process and return everything it prints."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
@@ -79,8 +81,8 @@ def talk(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:
     return process.stdout.read()
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process that still runs: gently, then not."""
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process that still runs: SIGTERM first, SIGKILL after GRACE_SECONDS."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -91,17 +93,18 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def deadline(process: subprocess.Popen[bytes], timeout: float | None) -> Iterator[threading.Event]:
-    """Stop a process that takes too long, and say so."""
+    """Stop a process after `timeout` seconds; the event tells whether that happened."""
     expired = threading.Event()
 
     def expire() -> None:
         expired.set()
-        end(process)
+        end_process(process)
 
     timer = threading.Timer(min(timeout or 0.0, threading.TIMEOUT_MAX), expire)
-    if timeout is not None:
-        timer.start()
+    timer.daemon = True
     try:
+        if timeout is not None:
+            timer.start()
         yield expired
     finally:
         timer.cancel()

@@ -1,10 +1,10 @@
-"""Runs models with onnxruntime and says in one line of JSON what it saw.
+"""Runs models with onnxruntime and prints the measurements as one line of JSON.
 
-It needs Python 3.9, numpy and onnxruntime and nothing of onnxfde, so that one file measures on this
-machine, under an emulator and on a board. `runner.py REQUEST` tries every model in a process of
-its own (outputs, peak memory, what fails) and then times those that work, in turns: whatever
-disturbs the machine disturbs all of them alike. `--count I` instead runs model I between markers
-for an instruction counter.
+This file needs Python 3.9, numpy and onnxruntime but nothing of onnxfde, so that it runs on this
+machine, under an emulator and on a board. `runner.py REQUEST` first tries each model in a separate
+process (outputs, peak memory, failures). Then it times the models that work, in turns, so that a
+disturbance of the machine affects all of them alike. `runner.py --count I REQUEST` instead runs
+model I between markers for an instruction counter.
 """
 
 from __future__ import annotations
@@ -29,26 +29,40 @@ from typing import Any
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 RESULT = "onnxfde-result "
-ROUNDS = 8
-WARM_UP = 3
+"""How the line with the answer begins, whatever else is printed."""
+TIMING_ROUNDS = 8
+"""How often new sessions are made; chosen so that rounds can be resampled, not tuned."""
+WARM_UP_RUNS = 3
+"""Runs before the first that is timed; chosen, not tuned."""
 FEWEST_TURNS = 2
+"""Timed runs of each model per round, however short the time; chosen, not tuned."""
 MOST_TURNS = 250
+"""Times of a model to keep per round; chosen to keep the answer small, not tuned."""
 REGIONS = ("warm-up", "warm-up", "nothing", "counted", "counted", "counted")
-SHORT_RUN, OFTEN = 0.05, 50
-MOST_VALUES = 1 << 18
-KINDS = "float double float16 bool int8 uint8 int16 uint16 int32 uint32 int64 uint64"
-NUMBERS = tuple(f"tensor({kind})" for kind in KINDS.split())
+"""What happens between each pair of markers; `nothing` gives the cost of the markers."""
+SHORT_RUN_SECONDS = 0.05
+"""Shorter runs are counted `SHORT_RUN_REPEATS` at a time; chosen, not tuned."""
+SHORT_RUN_REPEATS = 50
+"""Averages out what varies between short runs; chosen, not tuned."""
+MOST_OUTPUT_VALUES = 1 << 18
+"""Values of each output to send back: 1 MB of float32; chosen, not tuned."""
+NUMBER_TYPES = "float double float16 bool int8 uint8 int16 uint16 int32 uint32 int64 uint64"
+NUMBER_TENSORS = tuple(f"tensor({kind})" for kind in NUMBER_TYPES.split())
 LONGEST_MESSAGE = 300
+"""Characters of an error message to send back; chosen to fit a few lines of a terminal."""
 
-Found = dict[str, Any]
-Inputs = dict[str, Any]
+Answer = dict[str, Any]
+ModelInputs = dict[str, Any]
 
 
-class Model:
-    """A session whose inputs and outputs stay in place."""
+class LoadedModel:
+    """A session whose inputs and outputs stay at the same place in memory."""
 
     def __init__(self, file: str, threads: int) -> None:
-        """Load as a deployment would; workers rest between runs, or they would slow the others."""
+        """Load a model as a deployment would, but with idle threads that do not spin.
+
+        Spinning threads would slow down the other models.
+        """
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -61,8 +75,8 @@ class Model:
         )
         self.binding = self.session.io_binding()
 
-    def bind(self, inputs: Inputs) -> None:
-        """Take the inputs from a file, run once, and keep the outputs' memory."""
+    def bind(self, inputs: ModelInputs) -> None:
+        """Read the inputs from a file, run once, and keep the outputs' memory for later runs."""
         import numpy
 
         self.binding = self.session.io_binding()
@@ -78,48 +92,50 @@ class Model:
                 self.binding.bind_ortvalue_output(name, value)
 
     def run(self) -> None:
-        """One inference."""
+        """Run one inference."""
         self.session.run_with_iobinding(self.binding)
 
     def outputs(self) -> str:
-        """The first values of every output, as a .npz in base64."""
+        """The first values of each numeric output, as a .npz in base64."""
         import numpy
 
-        values = [value for value in self.binding.get_outputs() if value.data_type() in NUMBERS]
+        values = [
+            value for value in self.binding.get_outputs() if value.data_type() in NUMBER_TENSORS
+        ]
         stream = io.BytesIO()
-        numpy.savez_compressed(stream, *(v.numpy().ravel()[:MOST_VALUES] for v in values))
+        numpy.savez_compressed(stream, *(v.numpy().ravel()[:MOST_OUTPUT_VALUES] for v in values))
         return base64.b64encode(stream.getvalue()).decode()
 
 
-def failures() -> Any:
-    """Everything that onnxruntime raises."""
+def onnxruntime_errors() -> Any:
+    """All exceptions that onnxruntime may raise."""
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     kinds = (k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, Exception))
     return (*kinds, RuntimeError, ValueError, TypeError, MemoryError, OSError)
 
 
-def one_line(error: BaseException) -> str:
-    """A message on one line."""
+def short_message(error: BaseException) -> str:
+    """An error message on one line, cut to LONGEST_MESSAGE."""
     return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_MESSAGE]
 
 
 class Request:
-    """What to run: the models, their inputs by batch, and how."""
+    """What to run: the models, their inputs for each batch size, and the settings."""
 
     def __init__(self, file: str) -> None:
-        """Read it; paths in it are relative to its folder."""
+        """Read the request; paths in it are relative to its folder."""
         with open(file, encoding="utf-8") as stream:
             self.content = json.load(stream)
         self.file, self.folder = file, os.path.dirname(file)
-        self.models: list[Found] = self.content["models"]
+        self.models: list[Answer] = self.content["models"]
 
-    def load(self, index: int) -> Model:
+    def load(self, index: int) -> LoadedModel:
         """Load a model."""
-        return Model(self.place(self.models[index]["file"]), self.content["threads"])
+        return LoadedModel(self.place(self.models[index]["file"]), self.content["threads"])
 
-    def inputs(self, index: int) -> dict[str, Inputs]:
-        """The names and the file of the inputs for each batch size."""
+    def inputs(self, index: int) -> dict[str, ModelInputs]:
+        """For each batch size, the names of the inputs and the file that holds them."""
         model = self.models[index]
         return {
             batch: {"names": model["names"], "file": self.place(file)}
@@ -127,17 +143,17 @@ class Request:
         }
 
     def place(self, file: str) -> str:
-        """Where a file of the request is."""
+        """The path of a file that the request names."""
         return os.path.join(self.folder, file)
 
 
-def trial(request: Request, index: int) -> Found:
-    """Load one model, run every batch once, and watch the memory."""
+def try_model(request: Request, index: int) -> Answer:
+    """Load one model and run each batch size; return outputs, failures and peak memory."""
     before = peak_memory(restart=True)
     try:
         model = request.load(index)
-    except failures() as error:
-        return {"error": one_line(error)}
+    except onnxruntime_errors() as error:
+        return {"error": short_message(error)}
     outputs, failed, memory = {}, {}, None
     for batch, inputs in request.inputs(index).items():
         try:
@@ -148,13 +164,13 @@ def trial(request: Request, index: int) -> Found:
                 memory = max(after - before, memory or 0)
             outputs[batch] = model.outputs()
             peak_memory(restart=True)
-        except failures() as error:
-            failed[batch] = one_line(error)
+        except onnxruntime_errors() as error:
+            failed[batch] = short_message(error)
     return {"outputs": outputs, "failed": failed, "memory": memory}
 
 
 def peak_memory(restart: bool = False) -> int | None:
-    """The most bytes this process has held, where the system says so; or hold from now on."""
+    """The most bytes this process has held, if the system can tell; `restart` forgets the past."""
     try:
         if restart:
             with open("/proc/self/clear_refs", "w", encoding="ascii") as stream:
@@ -166,10 +182,10 @@ def peak_memory(restart: bool = False) -> int | None:
     return int(found[0][1]) * 1024 if found else None
 
 
-def timed(request: Request, tried: list[Found]) -> None:
-    """Add, for every round, load times and for each batch the time of every turn in seconds.
+def time_models(request: Request, tried: list[Answer]) -> None:
+    """Add to each model's answer its load times and, for each batch size and round, its run times.
 
-    Each round makes new sessions: where a session's memory happens to lie changes its speed.
+    Each round makes new sessions, because a session's speed depends on where its memory lies.
     """
     works = [i for i, found in enumerate(tried) if "error" not in found]
     for i in works:
@@ -177,9 +193,9 @@ def timed(request: Request, tried: list[Found]) -> None:
         tried[i]["times"] = {batch: [] for batch in tried[i]["outputs"]}
         tried[i]["least"] = dict.fromkeys(tried[i]["outputs"], float("inf"))
     batches = dict.fromkeys(b for i in works for b in tried[i]["outputs"])
-    models: dict[int, Model] = {}
-    for turn in range(ROUNDS if works else 0):
-        for i in works[turn % len(works) :] + works[: turn % len(works)]:
+    models: dict[int, LoadedModel] = {}
+    for number in range(TIMING_ROUNDS if works else 0):
+        for i in works[number % len(works) :] + works[: number % len(works)]:
             models.pop(i, None)
             start = time.perf_counter()
             models[i] = request.load(i)
@@ -188,22 +204,23 @@ def timed(request: Request, tried: list[Found]) -> None:
             able = [i for i in works if batch in tried[i]["outputs"]]
             for i in able:
                 models[i].bind(request.inputs(i)[batch])
-            seconds = request.content["seconds"] / ROUNDS
+            seconds = request.content["seconds"] / TIMING_ROUNDS
             step, turns = take_turns([models[i] for i in able], seconds)
             for i, times in zip(able, turns):
                 tried[i]["times"][batch].append(times[::step])
                 tried[i]["least"][batch] = min(tried[i]["least"][batch], *times)
 
 
-def take_turns(models: list[Model], seconds: float) -> tuple[int, list[list[float]]]:
-    """Run by run, each model in turn: once to have its weights at hand, once for the clock.
+def take_turns(models: list[LoadedModel], seconds: float) -> tuple[int, list[list[float]]]:
+    """Run the models in turns; return `step` and the times of each model, of which to keep 1/step.
 
-    Also which turns to keep of very many: every so-manieth, but not always those in which the same
-    model was the first.
+    Each turn runs every model twice, first to have its weights in the cache, then to time it. The
+    order rotates, and `step` shares no factor with the number of models: among the turns kept, each
+    model comes first equally often.
     """
     clock = time.perf_counter
     for model in models:
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP_RUNS):
             model.run()
     times: list[list[float]] = [[] for _ in models]
     gc.disable()
@@ -223,21 +240,21 @@ def take_turns(models: list[Model], seconds: float) -> tuple[int, list[list[floa
     return step, times
 
 
-def counted(request: Request, index: int) -> Found:
-    """Run one model between markers, for each batch all REGIONS; the counter's log has the rest."""
+def count_model(request: Request, index: int) -> Answer:
+    """Run one model through all REGIONS for each batch size; the counts go to the counter's log."""
     marker = request.content["marker"]
     try:
         model = request.load(index)
-    except failures() as error:
-        return {"error": one_line(error)}
+    except onnxruntime_errors() as error:
+        return {"error": short_message(error)}
     outputs, failed, repeats = {}, {}, {}
     for batch, inputs in request.inputs(index).items():
         try:
             model.bind(inputs)
-            often = OFTEN if shortest(model) < SHORT_RUN else 1
+            often = SHORT_RUN_REPEATS if shortest_run(model) < SHORT_RUN_SECONDS else 1
             outputs[batch], repeats[batch] = model.outputs(), often
-        except failures() as error:
-            failed[batch] = one_line(error)
+        except onnxruntime_errors() as error:
+            failed[batch] = short_message(error)
             continue
         gc.collect()
         gc.disable()
@@ -248,13 +265,13 @@ def counted(request: Request, index: int) -> Found:
                 model.run()
             mark(marker)
         gc.enable()
-    return {"outputs": outputs, "failed": failed, "repeats": repeats, **host()}
+    return {"outputs": outputs, "failed": failed, "repeats": repeats, **machine_facts()}
 
 
-def shortest(model: Model) -> float:
-    """The least time of a few runs, whatever else the machine does."""
+def shortest_run(model: LoadedModel) -> float:
+    """The shortest time of a few runs, which a busy machine distorts least."""
     times = []
-    for _ in range(WARM_UP):
+    for _ in range(WARM_UP_RUNS):
         start = time.perf_counter()
         model.run()
         times.append(time.perf_counter() - start)
@@ -262,20 +279,20 @@ def shortest(model: Model) -> float:
 
 
 def mark(marker: int) -> None:
-    """A system call that only the counter notices."""
+    """Make a system call that only the instruction counter acts on."""
     with contextlib.suppress(ProcessLookupError):
         os.getpgid(marker)
 
 
-class Children:
-    """The child process at work, which must not outlive this one."""
+class TrialProcess:
+    """The child process that tries a model; it must not outlive this process."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start with no process."""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def trial(self, request: Request, index: int) -> Found:
-        """Try a model in a process of its own: a crash is a finding."""
+    def try_model(self, request: Request, index: int) -> Answer:
+        """Try a model in a separate process, so that a crash becomes an error message."""
         command = [sys.executable, os.path.abspath(__file__), "--trial", str(index), request.file]
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -284,23 +301,23 @@ class Children:
         code, self.process = self.process.returncode, None
         for line in out.decode(errors="replace").splitlines():
             if line.startswith(RESULT):
-                found: Found = json.loads(line[len(RESULT) :])
+                found: Answer = json.loads(line[len(RESULT) :])
                 return found
         last = (err.decode(errors="replace").strip().splitlines() or [""])[-1]
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return {"error": f"onnxruntime crashed ({how}) {last}".strip()}
 
     def end(self) -> None:
-        """Stop it."""
+        """Kill the process, if there is one."""
         if self.process is not None:
             self.process.kill()
 
 
-def stop_when_left_alone(children: Children) -> None:
-    """Stop when told to, or when whoever asked is gone: standard input ends then."""
+def stop_when_orphaned(child: TrialProcess) -> None:
+    """Stop on SIGTERM, or when standard input is closed because the parent process is gone."""
 
     def stop(*_: Any) -> None:
-        children.end()
+        child.end()
         os._exit(1)
 
     def watch() -> None:
@@ -312,8 +329,8 @@ def stop_when_left_alone(children: Children) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def host() -> Found:
-    """What this was measured on."""
+def machine_facts() -> Answer:
+    """The machine and the version of onnxruntime."""
     import onnxruntime
 
     return {
@@ -325,7 +342,7 @@ def host() -> Found:
 
 
 def cpu_name() -> str:
-    """The processor's or the board's name, where the system has one."""
+    """The name of the board or processor, if the system knows it."""
     for file, key in (("/proc/device-tree/model", ""), ("/proc/cpuinfo", "model name")):
         try:
             with open(file, encoding="utf-8", errors="replace") as stream:
@@ -337,45 +354,45 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def missing() -> list[str]:
-    """The modules that are not installed."""
+def missing_modules() -> list[str]:
+    """The required modules that are not installed."""
     return [m for m in ("numpy", "onnxruntime") if importlib.util.find_spec(m) is None]
 
 
-def answer(found: Found) -> None:
-    """Print a result."""
+def print_answer(found: Answer) -> None:
+    """Print the answer as one line."""
     sys.stdout.write(RESULT + json.dumps(found) + "\n")
     sys.stdout.flush()
 
 
-def main() -> None:
-    """Do what the arguments say."""
+def run_request() -> None:
+    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description="Run models with onnxruntime; prints JSON.")
     parser.add_argument("request")
     parser.add_argument("--trial", type=int)
     parser.add_argument("--count", type=int)
     parser.add_argument("--watch", action="store_true")
     options = parser.parse_args()
-    if missing():
-        answer({"missing": missing(), "python": sys.executable})
+    if missing_modules():
+        print_answer({"missing": missing_modules(), "python": sys.executable})
         return
     try:
         import onnxruntime  # noqa: F401
     except ImportError as error:
-        answer({"broken": one_line(error), "python": sys.executable})
+        print_answer({"broken": short_message(error), "python": sys.executable})
         return
-    request, children = Request(options.request), Children()
+    request, child = Request(options.request), TrialProcess()
     if options.watch:
-        stop_when_left_alone(children)
+        stop_when_orphaned(child)
     if options.trial is not None:
-        answer(trial(request, options.trial))
+        print_answer(try_model(request, options.trial))
     elif options.count is not None:
-        answer(counted(request, options.count))
+        print_answer(count_model(request, options.count))
     else:
-        tried = [children.trial(request, i) for i in range(len(request.models))]
-        timed(request, tried)
-        answer({"models": tried, **host()})
+        tried = [child.try_model(request, i) for i in range(len(request.models))]
+        time_models(request, tried)
+        print_answer({"models": tried, **machine_facts()})
 
 
 if __name__ == "__main__":
-    main()
+    run_request()

@@ -1,13 +1,13 @@
-"""An AArch64 Linux in the cache folder: qemu, a Debian with Python, onnxruntime, and a counter.
+"""An AArch64 Linux in the cache folder: qemu, Debian's Python, onnxruntime and a counter.
 
-    arm64/manifest.json        what it was made from, and every file of it
-    arm64/counter.so           counter.c, which counts instructions between markers
-    arm64/host                 qemu-aarch64 and the libraries that this machine lacks for it
+    arm64/manifest.json        what it was made from, and a list of its files
+    arm64/counter.so           compiled counter.c, which counts instructions between markers
+    arm64/host                 qemu-aarch64 and those of its libraries that this machine lacks
     arm64/guest                Python, numpy and onnxruntime for AArch64
-    arm64/cortex-a53 …         links to guest, and what /proc and /sys say on that processor
+    arm64/cortex-a53 …         links to guest, and the /proc and /sys of that processor
 
-`provision` makes it. `qemu -L` looks a path up in the processor's folder first, and on this machine
-if it is not there.
+`provision` makes it. `qemu -L` looks up each path in the processor's folder first, then on this
+machine.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from typing import Any
 
 from onnxfde.errors import TargetError
 
-NAME = "arm64"
+SYSROOT_NAME = "arm64"
 RECIPE = 1
+"""The version of the steps in `provision`; raise it when a set-up must be made again."""
 MANIFEST = "manifest.json"
 COUNTER = Path(__file__).with_name("counter.c")
-MARKER = 0x0FDE0FDE  # above every process id
-PYTHON = "3.11"
+MARKER = 0x0FDE0FDE
+"""What the guest passes to getpgid to reach the counter; Linux has no process ids above 2²²."""
+GUEST_PYTHON = "3.11"
+"""The version that Debian 12 has."""
 
 QEMU = "usr/bin/qemu-aarch64"
 HOST_LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
-INTERPRETER = f"usr/bin/python{PYTHON}"
+INTERPRETER = f"usr/bin/python{GUEST_PYTHON}"
 GUEST_ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "OPENBLAS_NUM_THREADS": "1",
@@ -46,8 +49,8 @@ GUEST_ENVIRONMENT = {
 
 
 @dataclass(frozen=True)
-class Cpu:
-    """What Linux says about a processor with one core; it must agree with what qemu emulates."""
+class EmulatedCpu:
+    """What Linux reports about a processor with one core; it must agree with what qemu emulates."""
 
     part: str
     variant: str
@@ -56,7 +59,7 @@ class Cpu:
     features: str
 
     def files(self) -> dict[str, str]:
-        """What a guest would otherwise read about this machine's processor and libraries."""
+        """Files that hide this machine's processor and libraries from the guest."""
         cpus = "sys/devices/system/cpu"
         facts = (
             ("processor\t", "0"),
@@ -80,25 +83,26 @@ class Cpu:
         }
 
 
+# Otherwise onnxruntime uses instructions that qemu does not emulate, and the guest dies of SIGILL.
 ARMV8 = "fp asimd aes pmull sha1 sha2 crc32 cpuid"
 ARMV82 = f"{ARMV8} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp"
 CPUS = {
-    "cortex-a53": Cpu("0xd03", "0x0", "4", "512K", ARMV8),
-    "cortex-a72": Cpu("0xd08", "0x0", "3", "1024K", ARMV8),
-    "cortex-a76": Cpu("0xd0b", "0x4", "1", "512K", ARMV82),
+    "cortex-a53": EmulatedCpu("0xd03", "0x0", "4", "512K", ARMV8),
+    "cortex-a72": EmulatedCpu("0xd08", "0x0", "3", "1024K", ARMV8),
+    "cortex-a76": EmulatedCpu("0xd0b", "0x4", "1", "512K", ARMV82),
 }
 
 
 @dataclass(frozen=True)
 class Sysroot:
-    """A set-up that is ready."""
+    """A complete set-up, which can run programs."""
 
     folder: Path
 
     def command(
         self, cpu: str, arguments: Sequence[str], log: Path | None = None
     ) -> tuple[list[str], dict[str, str]]:
-        """Arguments and environment that run the guest's Python; `log` is where counts go."""
+        """Command and environment that run the guest's Python; counts are written to `log`."""
         if cpu not in CPUS:
             raise TargetError(f"there is no emulated '{cpu}'; there are {', '.join(CPUS)}")
         host = self.folder / "host"
@@ -115,7 +119,7 @@ class Sysroot:
 
 
 def read_counts(log: Path) -> list[tuple[int, int]]:
-    """Total and SIMD instructions up to each marker, as the counter wrote them."""
+    """All instructions and SIMD instructions up to each marker, as the counter logged them."""
     try:
         rows = [line.split() for line in log.read_text().splitlines()]
         return [(int(total), int(simd)) for total, simd in rows]
@@ -124,7 +128,7 @@ def read_counts(log: Path) -> list[tuple[int, int]]:
 
 
 def cache_folder() -> Path:
-    """Where set-ups are kept."""
+    """The folder for the files of onnxfde in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(base):
         return Path(base) / "onnxfde"
@@ -134,17 +138,17 @@ def cache_folder() -> Path:
     return Path(home) / ".cache" / "onnxfde"
 
 
-def find() -> Sysroot:
-    """The set-up, if it is ready and complete."""
-    folder = cache_folder() / NAME
+def find_sysroot() -> Sysroot:
+    """The set-up; raises TargetError if it is not complete."""
+    folder = cache_folder() / SYSROOT_NAME
     problem = deviation(folder)
     if problem is not None:
-        raise TargetError(f"{NAME} {problem}; run: onnxfde target setup {NAME}")
+        raise TargetError(f"{SYSROOT_NAME} {problem}; run: onnxfde target setup {SYSROOT_NAME}")
     return Sysroot(folder)
 
 
 def deviation(folder: Path) -> str | None:
-    """What is wrong with a set-up: it is missing, made from something else, or not as it was."""
+    """What is wrong with a set-up, if anything: it is missing, outdated or damaged."""
     if not os.path.isdir(folder):
         return "is not set up"
     try:
@@ -160,24 +164,24 @@ def deviation(folder: Path) -> str | None:
 
 
 def write_manifest(folder: Path) -> None:
-    """Note what a set-up was made from and what it consists of."""
+    """Record what a set-up was made from and which files it has."""
     noted = {"made from": ingredients(), "files": inventory(folder)}
     (folder / MANIFEST).write_text(json.dumps(noted, indent=0))
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The keys under which two mappings do not hold the same, in order."""
+    """The keys whose values differ between two mappings, sorted."""
     return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 def ingredients() -> dict[str, Any]:
-    """What a set-up is made from."""
+    """The versions that a set-up is made from."""
     source = hashlib.sha256(COUNTER.read_bytes()).hexdigest()
     return {"recipe": RECIPE, "onnxruntime": runtime_version(), COUNTER.name: source}
 
 
 def inventory(folder: Path) -> dict[str, Any]:
-    """Every file below a folder: size, time and mode, or where a link leads."""
+    """Size, time and mode of each file below a folder, and the target of each link."""
     found: dict[str, Any] = {}
     for place, folders, names in os.walk(folder):
         for path in (os.path.join(place, name) for name in (*folders, *names)):
@@ -191,7 +195,7 @@ def inventory(folder: Path) -> dict[str, Any]:
 
 
 def runtime_version() -> str:
-    """The version of this machine's onnxruntime, without loading it."""
+    """The version of onnxruntime that is installed here; it is not imported."""
     try:
         return importlib.metadata.version("onnxruntime")
     except importlib.metadata.PackageNotFoundError:
