@@ -62,10 +62,10 @@ class Result:
         """
         target, start, report = Path(path), time.perf_counter(), self.report
         if files.is_ort(target):
-            ort_format.save(Graph(self.model, self.source.graph.folder), target, self.samples)
+            ort_format.save_ort(Graph(self.model, self.source.graph.folder), target, self.samples)
             report = replace(report, bytes=Change(report.bytes.before, target.stat().st_size))
         elif report.changed or self.source.path is None:
-            files.save(self.model, target, self.source.graph, self.source.path)
+            files.save_model(self.model, target, self.source.graph, self.source.path)
         else:
             files.copy_unchanged(self.model, self.source.path, target)
         seconds = {**report.seconds, "save": time.perf_counter() - start}
@@ -95,7 +95,7 @@ def optimized(model: Model, options: Options, progress: Progress | None = None) 
     """`optimize` with its options as one value."""
     progress = (progress or Progress()).restarted()
     with progress.timed("load"):
-        run = Run.opened(model, options, progress)
+        run = Optimization.opened(model, options, progress)
     if not options.force and is_own_work(run.source.graph, __version__, run.settings):
         return run.untouched("onnxfde made it with these settings before")
     if options.int8:
@@ -112,7 +112,7 @@ def optimized(model: Model, options: Options, progress: Progress | None = None) 
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Optimization:
     """One run of `optimize`: the original, what was asked for, and what is known of the inputs."""
 
     source: Source
@@ -123,7 +123,7 @@ class Run:
     beside: SideBySide
 
     @classmethod
-    def opened(cls, model: Model, options: Options, progress: Progress) -> Run:
+    def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
         """Open the model and its inputs."""
         source = open_model(model)
         inputs, data_hash = open_data(source.graph, options.data, options.range_used)
@@ -296,7 +296,7 @@ def verify(
     input_range: Range = DEFAULT_RANGE,
     progress: Progress | None = None,
 ) -> Verification:
-    """Run two models on the same inputs and measure how far apart they are.
+    """Optimization two models on the same inputs and measure how far apart they are.
 
     >>> from onnxfde.demo import demo_model
     >>> verify(demo_model(), demo_model()).max_abs_error

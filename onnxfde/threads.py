@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SMALL = 1_000_000
+SMALL_PROBLEM = 1_000_000
 """Numbers in a problem, below which one thread is enough."""
 
 
 @contextmanager
 def few_threads(size: int) -> Iterator[None]:
     """One thread for a small problem, as many as there are for others."""
-    if size >= SMALL:
+    if size >= SMALL_PROBLEM:
         yield
         return
     from threadpoolctl import threadpool_limits

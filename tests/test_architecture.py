@@ -99,6 +99,39 @@ def test_a_room_imports_only_what_is_below_it(name: str) -> None:
     assert used - {own} <= ALLOWED[own]
 
 
+def defined_in(path: Path) -> set[str]:
+    """The public names that a module defines itself."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            found |= {part.id for part in parts if isinstance(part, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_a_public_name_is_defined_in_one_module_only() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, path in FILES.items():
+        for name in defined_in(path):
+            homes.setdefault(name, []).append(module)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_benchmark_scripts_share_code_through_helpers_only() -> None:
+    folder = ROOT / "benchmarks"
+    scripts = {f"benchmarks.{path.stem}" for path in folder.glob("[!_]*.py")}
+    scripts |= {f"benchmarks.{path.name}" for path in folder.iterdir() if path.is_dir()}
+    scripts.remove("benchmarks.common")
+    for path in folder.rglob("*.py"):
+        own = f"benchmarks.{path.relative_to(folder).with_suffix('').parts[0]}"
+        used = {name for name in imports(path) if name.startswith("benchmarks.")}
+        assert {".".join(name.split(".")[:2]) for name in used} & scripts <= {own}
+
+
 def test_the_runner_needs_nothing_of_onnxfde() -> None:
     assert not {i for i in imports(FILES[RUNNER]) if i.startswith("onnxfde")}
 

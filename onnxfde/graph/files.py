@@ -25,7 +25,7 @@ from onnxfde.graph.tensors import copy_of, external_tensors, keyed_tensors, loca
 
 CHUNK = 1 << 20
 ALIGNMENT = 64
-SMALL = 1024
+SMALL_TENSOR = 1024
 ORT = ".ort"
 ORT_MARK = b"ORTM"
 """Bytes 4 to 8 of a file in onnxruntime's own format."""
@@ -84,7 +84,7 @@ def make_folder(folder: Path) -> None:
         raise OutputError(f"{folder} cannot be created ({error.strerror})") from None
 
 
-def save(model: ModelProto, path: Path, original: Graph, source: Path | None) -> None:
+def save_model(model: ModelProto, path: Path, original: Graph, source: Path | None) -> None:
     """Write a model; if the original keeps weights outside, they all go to `<path>.data`."""
     path = Path(os.path.realpath(path))
     with staged(path) as stage:
@@ -105,7 +105,7 @@ def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
     known = dict(keyed_tensors(original))
     for key, tensor in keyed_tensors(model):
         old = known.get(key, tensor)
-        large_and_new = key not in known and len(tensor.raw_data) >= SMALL
+        large_and_new = key not in known and len(tensor.raw_data) >= SMALL_TENSOR
         if TensorProto.EXTERNAL in (tensor.data_location, old.data_location) or large_and_new:
             yield tensor
 

@@ -40,7 +40,7 @@ def made(kind: str, inputs: list[str], node: NodeProto, **options: Any) -> NodeP
     return onnx.helper.make_node(kind, inputs, [node.output[0]], node.name, **options)
 
 
-def same(graph: Graph, node: NodeProto) -> Nodes:
+def same_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """The same operator, with absolute values for its numbers."""
     for attribute in node.attribute:
         if attribute.HasField("f"):
@@ -49,32 +49,32 @@ def same(graph: Graph, node: NodeProto) -> Nodes:
     return [node]
 
 
-def difference(graph: Graph, node: NodeProto) -> Nodes:
+def difference_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A sum in place of a difference."""
     return [made("Add", list(node.input), node)]
 
 
-def power(graph: Graph, node: NodeProto) -> Nodes | None:
+def power_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     """A power of at least 1."""
     exponent = graph.constant(node.input[1])
     grows = exponent is not None and bool(np.all(exponent.array >= 1))
-    return same(graph, node) if grows else None
+    return same_magnitude(graph, node) if grows else None
 
 
-def contraction(graph: Graph, node: NodeProto) -> Nodes:
+def contraction_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A function that enlarges neither a number nor a difference."""
     return [made("Identity", [node.input[0]], node)]
 
 
-def steeper(graph: Graph, node: NodeProto) -> Nodes:
+def steeper_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A function that enlarges both by at most |alpha|, or not at all."""
     factor = abs(attributes(node).get("alpha", 1.0))
     if factor <= 1:
-        return contraction(graph, node)
+        return contraction_magnitude(graph, node)
     return [made("Selu", [node.input[0]], node, alpha=1.0, gamma=factor)]
 
 
-def sigmoid(graph: Graph, node: NodeProto) -> Nodes | None:
+def sigmoid_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     """A step from 0 to 1, no steeper than the logistic function and no larger at 0."""
     options = attributes(node)
     slope, shift = options.get("alpha", 0.2), options.get("beta", 0.5)
@@ -85,7 +85,7 @@ def sigmoid(graph: Graph, node: NodeProto) -> Nodes | None:
     return [made("Softplus", [node.input[0]], node)]
 
 
-def softmax(graph: Graph, node: NodeProto) -> Nodes | None:
+def softmax_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     """Every element depends on all along the axis."""
     value, rank = node.input[0], graph.rank(node.input[0])
     if rank is None:
@@ -112,14 +112,14 @@ MAGNITUDES: dict[str, Absolute] = {
             "Pad", "ReduceMean", "ReduceSum", "Reshape", "Shape", "Slice", "Split", "Squeeze",
             "Sum", "Transpose", "Unsqueeze",
         ),
-        same,
+        same_magnitude,
     ),
-    "Sub": difference,
-    "Pow": power,
-    **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction),
-    **dict.fromkeys(("LeakyRelu", "Elu"), steeper),
-    **dict.fromkeys(("Sigmoid", "HardSigmoid"), sigmoid),
-    "Softmax": softmax,
+    "Sub": difference_magnitude,
+    "Pow": power_magnitude,
+    **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction_magnitude),
+    **dict.fromkeys(("LeakyRelu", "Elu"), steeper_magnitude),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid"), sigmoid_magnitude),
+    "Softmax": softmax_magnitude,
 }  # fmt: skip
 """How each operator acts on absolute values."""
 

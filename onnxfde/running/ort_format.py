@@ -22,7 +22,7 @@ TOLERANCE = 1e-6
 """Of the largest output."""
 
 
-def save(graph: Graph, path: Path, samples: Samples | None) -> None:
+def save_ort(graph: Graph, path: Path, samples: Samples | None) -> None:
     """Convert a model and compare it on samples, if there are any."""
     path = Path(os.path.realpath(path))
     with files.staged(path) as stage:
@@ -40,14 +40,14 @@ def require_same(before: Runner, after: Runner, samples: Samples, path: Path) ->
     """Raise unless both compute the same."""
     pairs = zip(run_all(before, samples), run_all(after, samples), strict=True)
     for old, new in pairs:
-        if not same(old, new):
+        if not same_outputs(old, new):
             raise VerificationError(
                 f"{path} does not compute what the model does; nothing was written, "
                 "write an .onnx file instead"
             )
 
 
-def same(old: Array, new: Array) -> bool:
+def same_outputs(old: Array, new: Array) -> bool:
     """Whether numbers agree up to rounding, and anything else exactly."""
     if old.dtype.kind != "f":
         return np.array_equal(old, new)

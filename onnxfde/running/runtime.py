@@ -38,7 +38,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-Run = Callable[[dict[str, Array]], list[Array]]
+RunModel = Callable[[dict[str, Array]], list[Array]]
 ONNXRUNTIME = "onnxruntime"
 LOG_ERRORS_ONLY = 4
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
@@ -58,7 +58,7 @@ QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, 
 class Runner:
     """A loaded model and the engine that runs it."""
 
-    run: Run
+    run: RunModel
     engine: str
 
 
@@ -78,7 +78,7 @@ def load_file(file: Path) -> Runner:
     return Runner(started(file.read_bytes(), session_options(file.parent)), ONNXRUNTIME)
 
 
-def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Run:
+def onnxruntime_runner(model: ModelProto, folder: Path | None) -> RunModel:
     """A session on the CPU."""
     return started(model.SerializeToString(), session_options(folder))
 
@@ -94,7 +94,7 @@ def session_options(folder: Path | None = None) -> Any:
     return options
 
 
-def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> Run:
+def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> RunModel:
     """A session for a model in either format, `without` some optimizations."""
     try:
         session = onnxruntime.InferenceSession(

@@ -17,7 +17,7 @@ from onnxfde.command.main import app
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.errors import ModelError, RuntimeUnavailable, VerificationError
 from onnxfde.graph import files
-from onnxfde.running.ort_format import same
+from onnxfde.running.ort_format import same_outputs
 from tests.models import Array, build, mlp, outputs_of, twins
 
 WEIGHTS = twins(distinct=6, copies=2, inputs=8, outputs=4)
@@ -106,7 +106,7 @@ def test_a_file_that_computes_something_else_is_not_written(
 ) -> None:
     out = tmp_path / "o.ort"
     out.write_bytes(b"old")
-    monkeypatch.setattr("onnxfde.running.ort_format.same", lambda old, new: False)
+    monkeypatch.setattr("onnxfde.running.ort_format.same_outputs", lambda old, new: False)
     with pytest.raises(VerificationError, match=r"o\.ort does not compute what the model does"):
         onnxfde.optimize(mlp(*WEIGHTS), 0).save(out)
     assert out.read_bytes() == b"old"
@@ -124,10 +124,10 @@ def test_a_model_that_onnxruntime_cannot_load_cannot_be_converted(tmp_path: Path
 
 
 def test_what_counts_as_the_same() -> None:
-    assert same(np.array([1.0, np.nan]), np.array([1.0 + 1e-9, np.nan]))
-    assert not same(np.array([1.0, 2.0]), np.array([1.0, 2.1]))
-    assert same(np.array([1, 2]), np.array([1, 2]))
-    assert not same(np.array(["a"]), np.array(["b"]))
+    assert same_outputs(np.array([1.0, np.nan]), np.array([1.0 + 1e-9, np.nan]))
+    assert not same_outputs(np.array([1.0, 2.0]), np.array([1.0, 2.1]))
+    assert same_outputs(np.array([1, 2]), np.array([1, 2]))
+    assert not same_outputs(np.array(["a"]), np.array(["b"]))
 
 
 def test_verify_takes_the_file_that_is_shipped(tmp_path: Path) -> None:
