@@ -196,7 +196,7 @@ class Optimization:
             bytes=Change(self.source.bytes, stored_bytes(graph)),
             layers=result.layers,
             folded=result.folded,
-            refused=result.refused,
+            refused=result.refused + result.unfolded,
             verification=compared.verification,
             certificate=certificate,
         )
@@ -222,7 +222,7 @@ class Optimization:
             parameters=Change(count, count),
             bytes=Change(self.source.bytes, self.source.bytes),
             layers=result.layers if result else (),
-            refused=result.refused if result else (),
+            refused=result.refused + result.unfolded if result else (),
             unchanged=reason,
         )
         return self.result(graph.copied().model, report)

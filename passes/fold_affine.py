@@ -43,14 +43,14 @@ class FoldAffine:
         with progress.timed("fold"):
             best, refused = best_pair(graph)
             if best is None:
-                return PassResult(graph, refused=tuple(refused))
+                return PassResult(graph, unfolded=tuple(refused))
             work = graph.copied()
             best, refused = best_pair(work)
             while best is not None:
                 folds.append(fold(work, best))
                 progress.say(f"{folds[-1].first}: folded into {folds[-1].second}")
                 best, refused = best_pair(work)
-        return PassResult(work, refused=tuple(refused), folded=tuple(folds))
+        return PassResult(work, folded=tuple(folds), unfolded=tuple(refused))
 
 
 @dataclass(frozen=True, eq=False)

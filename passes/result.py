@@ -91,7 +91,10 @@ class PassResult:
     layers: tuple[LayerChange, ...] = ()
     """What became of the layers that were to be changed."""
     refused: tuple[Refusal, ...] = ()
+    """Activations that belong to no layer that could be changed."""
     folded: tuple[Fold, ...] = ()
+    unfolded: tuple[Refusal, ...] = ()
+    """Affine maps side by side that stay two."""
     small_weights: int = 0
     """How many weights were put into 8 bits."""
     found: tuple[LayerSize, ...] = ()
@@ -111,12 +114,13 @@ class PassResult:
     def then(self, after: PassResult) -> PassResult:
         """What this pass and another one after it did together."""
         return PassResult(
-            after.graph,
-            self.layers + after.layers,
-            self.refused + after.refused,
-            self.folded + after.folded,
-            self.small_weights + after.small_weights,
-            self.found + after.found,
+            graph=after.graph,
+            layers=self.layers + after.layers,
+            refused=self.refused + after.refused,
+            folded=self.folded + after.folded,
+            unfolded=self.unfolded + after.unfolded,
+            small_weights=self.small_weights + after.small_weights,
+            found=self.found + after.found,
         )
 
 

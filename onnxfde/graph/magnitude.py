@@ -6,6 +6,7 @@ as large as what it computes and as its steepest slope times A:
     sums, products, pools, moves     the same operator        x − y    A_x + A_y
     |f(x)| ≤ a·|x|, slope ≤ a        a·A
     sigmoid      log(1 + e^A) ≥ ½ + A/2 ≥ σ(A) + A/4
+    elu          2a·log(1 + e^A) ≥ a + a·A, a = max(1, |alpha|)
     softmax_i    log(1 + e^(A_i + L)), L = log Σ_j e^(A_j): at least 1, and at least the largest A_j
 
 Two executions of the same algebra differ by a few u·A(x), u the unit roundoff.
@@ -74,6 +75,14 @@ def steeper_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     return [made("Selu", [node.input[0]], node, alpha=1.0, gamma=factor)]
 
 
+def elu_magnitude(graph: Graph, node: NodeProto) -> Nodes:
+    """|alpha|·(eˣ − 1), which runtimes compute as such: near 0 the 1 is rounded, not x."""
+    factor = 2 * max(1.0, abs(attributes(node).get("alpha", 1.0)))
+    inner = f"{node.output[0]}_softplus"
+    plus = onnx.helper.make_node("Softplus", [node.input[0]], [inner])
+    return [plus, made("Selu", [inner], node, alpha=1.0, gamma=factor)]
+
+
 def sigmoid_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     """A step from 0 to 1, no steeper than the logistic function and no larger at 0."""
     options = attributes(node)
@@ -117,7 +126,8 @@ MAGNITUDES: dict[str, Absolute] = {
     "Sub": difference_magnitude,
     "Pow": power_magnitude,
     **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction_magnitude),
-    **dict.fromkeys(("LeakyRelu", "Elu"), steeper_magnitude),
+    "LeakyRelu": steeper_magnitude,
+    "Elu": elu_magnitude,
     **dict.fromkeys(("Sigmoid", "HardSigmoid"), sigmoid_magnitude),
     "Softmax": softmax_magnitude,
 }  # fmt: skip

@@ -71,7 +71,7 @@ def assert_left_alone(model: ModelProto, *reasons: str) -> None:
     result = folded(model)
     assert not result.changed
     assert result.model is model
-    assert [r.reason for r in result.refused] == list(reasons)
+    assert [r.reason for r in result.unfolded] == list(reasons)
 
 
 def test_two_gemms_become_one() -> None:
@@ -444,7 +444,7 @@ def test_a_chain_of_three_becomes_one() -> None:
 def test_a_chain_is_folded_where_that_saves_most() -> None:
     result = folded(chain(10, 3, 4, 100))
     assert stored(result) == {"W1": [10, 3], "W3": [3, 100]}
-    assert [r.node for r in result.refused] == ["m1"]
+    assert [r.node for r in result.unfolded] == ["m1"]
 
 
 def test_a_chain_is_folded_up_to_its_bottleneck() -> None:

@@ -1,0 +1,33 @@
+"""The demo, and that what it tells the user to try works."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from onnxfde.command.main import app
+
+
+def test_the_demo_ends_with_a_hint_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hint = CliRunner().invoke(app, ["demo"]).stdout.splitlines()[-1]
+    command = shlex.split(hint.partition(": ")[2])
+    assert command[0] == "onnxfde"
+    done = CliRunner().invoke(app, command[1:])
+    assert done.exit_code == 0
+    assert sorted(os.listdir("demo")) == ["gly-small.onnx", "gly.npz", "gly.onnx"]
+    again = shlex.split(done.stdout.splitlines()[-1].partition(": ")[2])
+    assert CliRunner().invoke(app, [*again[1:], "--force"]).exit_code == 0
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    done = CliRunner().invoke(app, ["demo", "--save", str(tmp_path / "taken")])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"onnxfde: {tmp_path / 'taken'} cannot be created (")
