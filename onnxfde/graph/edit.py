@@ -95,8 +95,11 @@ class Edit:
         if len(node.input) > 2 and node.input[2]:
             self.store(node, 2, bias)
         elif np.any(bias):
-            del node.input[2:]
-            self.graph.add_input(node, self.new_constant(node, f"{node.output[0]}_bias", bias))
+            name = self.new_constant(node, f"{node.output[0]}_bias", bias)
+            if len(node.input) > 2:
+                self.graph.set_input(node, 2, name)
+            else:
+                self.graph.add_input(node, name)
 
     def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
         """Store b in the Add that follows a MatMul."""
@@ -182,7 +185,7 @@ class Edit:
                 self.graph.remove_tensor(name)
             node = self.graph.producers.get(name)
             if node is not None:
-                self.orphans.extend(n for n in node.input if n not in self.orphans)
+                self.orphans.extend(node.input)
                 self.graph.remove(node)
             self.forget_shape(name)
 

@@ -1,6 +1,6 @@
 """Products as a quantizer needs them: y = x·W + b, with W and b constant and used in one way only.
 
-alpha·x·Wᵀ + beta·b becomes x·(alpha·W)ᵀ + (beta·b): the constants are multiplied out and rounded once.
+alpha·x·Wᵀ + beta·b becomes x·(alpha·W)ᵀ + (beta·b): constants are multiplied out and rounded once.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 Identity, Dropout and a Flatten that keeps the feature axis may stand anywhere inside. Constant
 factors and terms are folded into U, V and c. Each activation gives a `Match` or a `Refusal`.
 
-Layers are found once. After edits to others, a layer is read again from its nodes (`reread`), because
-it may share a map with one of them.
+Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
+because it may share a map with one of them.
 """
 
 from __future__ import annotations

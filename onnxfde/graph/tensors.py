@@ -48,7 +48,7 @@ def complete_copy(model: ModelProto, folder: Path | None) -> ModelProto:
 
 
 def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
-    """Every tensor that a model stores, in bodies and functions too, with a unique key."""
+    """Every tensor that a model stores, in bodies and functions too, with a key for it."""
 
     def in_nodes(nodes: Sequence[NodeProto], scope: str) -> Iterator[tuple[str, TensorProto]]:
         for node in nodes:
