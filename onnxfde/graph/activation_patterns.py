@@ -1,8 +1,8 @@
-"""How exporters write activations: a node that ends one, and the value that it is applied to.
+"""How exporters write activations, by the last node of each; its first input is the argument.
 
     square    Mul(x, x) | Pow(x, 2)
 
-A row for each activation of `neurons/activations.py`.
+One row per activation of `neurons/activations.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_square(graph: Graph, node: NodeProto) -> bool:
 
 
 PATTERNS: dict[str, Callable[[Graph, NodeProto], bool]] = {"square": is_square}
-"""Which nodes are an activation of their first input."""
+"""Whether a node computes an activation of its first input, by the name of the activation."""
 
 
 def activation_of(graph: Graph, node: NodeProto) -> Activation | None:

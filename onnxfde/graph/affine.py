@@ -21,6 +21,7 @@ from onnxfde.numbers import ROUNDOFF, FloatArray
 
 Layout = Literal["rows", "columns"]
 ELEMENTWISE = {"Mul", "Add", "Sub", "Div"}
+"""Operators that, with a constant, can be folded into an affine map."""
 
 
 class NoMatch(Exception):  # noqa: N818 - control flow inside this module, never an error
@@ -42,7 +43,7 @@ class Affine:
 
 
 def overridable_reason(name: str) -> str:
-    """Why a weight that is also an input cannot be changed."""
+    """Why a weight that is also a graph input cannot be changed."""
     return (
         f"the weight '{name}' is also a graph input that a caller may override; take it off the "
         "graph's inputs to make it a constant"
@@ -95,14 +96,14 @@ def gemm(graph: Graph, node: NodeProto, layout: Layout, found: Constant) -> Affi
 def per_feature(
     a: FloatArray, features: int, layout: Layout, rank: int | None, name: str
 ) -> FloatArray:
-    """A constant as one value a feature; NoMatch if it varies along another axis."""
+    """A constant as one value per feature; NoMatch if it varies along another axis."""
     axis = -1 if layout == "rows" or rank == 1 else -2
     if a.ndim > (1 if rank is None else rank):
         raise NoMatch(f"'{name}' has more axes than the value it meets is known to have")
     lengths = list(a.shape)
     along = lengths.pop(axis) if a.ndim >= -axis else 1
     if any(length != 1 for length in lengths) or along not in (1, features):
-        raise NoMatch(f"'{name}' of shape {a.shape} is not one value a feature")
+        raise NoMatch(f"'{name}' of shape {a.shape} is not one value per feature")
     return np.broadcast_to(a.reshape(-1), (features,)).astype(np.float64)
 
 

@@ -1,4 +1,4 @@
-"""What a run costs on paper: multiply-adds of its products, and the weights it reads.
+"""The cost of one run, computed from shapes: multiply-adds of its products, and stored weights.
 
 A product costs (values it makes) × (values that each is summed from).
 """
@@ -27,6 +27,7 @@ WHOLE = {
 }
 """The inputs of integer operators that are values; the others are scales and zero points."""
 UNCOUNTED = {"Attention", "DeformConv", "Einsum", "GRU", "LSTM", "RNN", "Scan", "Loop", "If"}
+"""Operators that multiply in ways which are not counted here."""
 QUANTIZED, SCALE = "_quantized", "_scale"
 """How onnxruntime's quantizer names a weight and a scale that it multiplies with later."""
 
@@ -61,7 +62,7 @@ def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
 
 
 def stored_weights(model: ModelProto) -> int:
-    """Weights in whatever type they are stored; scales and zero points do not count."""
+    """The number of weights of any type; scales and zero points do not count."""
     steps: set[str] = set()
     whole: set[str] = set()
     for node in model.graph.node:

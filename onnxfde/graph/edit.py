@@ -3,10 +3,10 @@
     affine(U) → [folded] → activation → [folded] → affine(V, c)
     affine(U′)           → activation            → affine(V′, c′)
 
-Only the nodes and tensors of the layer change: names, order and everything else in the ModelProto
-stay, and the index of the graph follows every step. alpha and beta of a Gemm become 1. A bias gets
-a node of its own only where the layer had none and needs one. A weight that something else reads is
-left to it, and the layer gets a copy.
+Only the nodes and tensors of the layer change; names, order and everything else in the ModelProto
+stay, and the index of the graph is kept up to date. alpha and beta of a Gemm become 1. An Add for a
+bias is inserted only if the layer had none and needs one. A weight that something else reads stays
+as it is, and the layer gets a new one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Array, FloatArray
 
 MERGED = "_merged"
-"""What the name of a weight that had to be copied ends with."""
+"""The end of the name of a new weight, in place of one that something else reads."""
 
 
 def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
@@ -43,7 +43,7 @@ def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
 
 @dataclass
 class Edit:
-    """Changes to one model; collects what they leave unused."""
+    """Changes to one model, and the constants that they may leave unused."""
 
     graph: Graph
     dtype: np.dtype[Any]
@@ -66,7 +66,7 @@ class Edit:
                     self.graph.set_input(node, place, new)
 
     def forget_shape(self, value: str) -> None:
-        """Drop what the model says about the shape of a value that is gone or new."""
+        """Drop the recorded shape of a value that was removed or replaced."""
         recorded = self.graph.model.graph.value_info
         for info in [v for v in recorded if v.name == value]:
             recorded.remove(info)
@@ -95,8 +95,11 @@ class Edit:
         if len(node.input) > 2 and node.input[2]:
             self.store(node, 2, bias)
         elif np.any(bias):
-            del node.input[2:]
-            self.graph.add_input(node, self.new_constant(node, f"{node.output[0]}_bias", bias))
+            name = self.new_constant(node, f"{node.output[0]}_bias", bias)
+            if len(node.input) > 2:
+                self.graph.set_input(node, 2, name)
+            else:
+                self.graph.add_input(node, name)
 
     def write_carrier(self, node: NodeProto, bias: FloatArray, layout: Layout) -> None:
         """Store b in the Add that follows a MatMul."""
@@ -105,7 +108,7 @@ class Edit:
         self.store(node, at, as_addend(bias, layout, rank))
 
     def insert_bias(self, side: Affine, bias: FloatArray) -> None:
-        """Put an Add behind a MatMul that had none."""
+        """Insert an Add after a MatMul that had none."""
         graph, node, value = self.graph, side.node, side.node.output[0]
         source = activation_input(node, side.layout)
         rank = graph.rank(source) if side.layout == "columns" else None
@@ -136,7 +139,7 @@ class Edit:
         self.forget_shape(name)
 
     def twin(self, values: FloatArray) -> str | None:
-        """A constant that another layer was given and that has these very values."""
+        """A new weight of another layer that has exactly these values."""
         wanted = make_tensor("", values.astype(self.dtype))
         for name, tensor in self.graph.initializers.items():
             same = tensor.dims == wanted.dims and tensor.data_type == wanted.data_type
@@ -151,7 +154,7 @@ class Edit:
         return constant is None or constant.in_initializer
 
     def new_constant(self, node: NodeProto, wish: str, values: FloatArray) -> str:
-        """A new constant, kept where the layer's weights are: as initializer or Constant node."""
+        """A new constant, stored like the layer's weights: as an initializer or a Constant node."""
         name, stored = self.unused_name(wish), values.astype(self.dtype)
         if self.as_initializer:
             self.graph.add_tensor(make_tensor(name, stored))
@@ -182,7 +185,7 @@ class Edit:
                 self.graph.remove_tensor(name)
             node = self.graph.producers.get(name)
             if node is not None:
-                self.orphans.extend(n for n in node.input if n not in self.orphans)
+                self.orphans.extend(node.input)
                 self.graph.remove(node)
             self.forget_shape(name)
 

@@ -1,8 +1,8 @@
 """Reading a model, and writing it so that nothing is ever half written.
 
-Everything goes to temporary files in the target folder, is flushed, and is renamed into place, data
-before model. On any error, or when interrupted, what was there before is there again and no
-temporary file stays.
+Everything is written to temporary files in the target folder, flushed, and renamed into place, data
+before model. After an error or an interruption the previous files are as they were, and no
+temporary file is left.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import copy_of, external_tensors, keyed_tensors, locate, set_external
 
 CHUNK = 1 << 20
+"""Bytes copied at a time."""
 ALIGNMENT = 64
+"""Tensors in a data file start at multiples of this: a cache line. Chosen; not measured."""
 SMALL_TENSOR = 1024
+"""Bytes from which a new tensor goes to the data file: the default of `onnx.save_model`."""
 ORT = ".ort"
+"""The suffix of a file in onnxruntime's own format."""
 ORT_MARK = b"ORTM"
 """Bytes 4 to 8 of a file in onnxruntime's own format."""
 
@@ -38,7 +42,7 @@ def sha256(path: Path) -> str:
 
 
 def is_ort(path: str | Path) -> bool:
-    """Whether a name says onnxruntime's own format."""
+    """Whether a file name has the suffix of onnxruntime's own format."""
     return Path(path).suffix.lower() == ORT
 
 
@@ -77,7 +81,7 @@ def check_target(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder, unless it is there."""
+    """Create a folder, unless it exists."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -101,7 +105,7 @@ def save_model(model: ModelProto, path: Path, original: Graph, source: Path | No
 
 
 def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
-    """Tensors that belong in the data file: those that were there, and large new ones."""
+    """Tensors that belong in the data file: those that were external before, and large new ones."""
     known = dict(keyed_tensors(original))
     for key, tensor in keyed_tensors(model):
         old = known.get(key, tensor)
@@ -127,7 +131,7 @@ def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) ->
 
 
 def refuse_foreign(data: Path, model: Path) -> None:
-    """Refuse to replace a data file, unless it is that of the model which is replaced as well."""
+    """Refuse to replace a data file, unless it belongs to the model that is replaced as well."""
     if data.exists() and not reads(model, data):
         raise OutputError(f"{data} exists and does not belong to {model}; move it out of the way")
 
@@ -142,7 +146,7 @@ def reads(model: Path, data: Path) -> bool:
 
 
 def refuse_shared(data: Path, target: Path, original: Graph, source: Path | None) -> None:
-    """Refuse to replace the weights of the model that is read, unless it is replaced as well."""
+    """Refuse to replace the weights of the input model, unless it is replaced as well."""
     in_place = source is not None and target.exists() and target.samefile(source)
     if in_place or not data.exists():
         return
@@ -169,10 +173,10 @@ def copy_unchanged(model: ModelProto, source: Path, path: Path) -> None:
 
 
 class Stage:
-    """Temporary files that take their places together, in the order they were made."""
+    """Temporary files that are renamed into place together, in the order they were written."""
 
     def __init__(self, folder: Path) -> None:
-        """Stage beside the files that will be replaced."""
+        """Create a temporary folder beside the files that will be replaced."""
         self.folder = Path(tempfile.mkdtemp(prefix=".onnxfde-", dir=folder))
         self.files: list[tuple[Path, Path]] = []
 

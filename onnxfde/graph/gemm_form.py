@@ -1,6 +1,6 @@
-"""Products as a quantizer wants them: y = x·W + b, W and b constant and read in one way only.
+"""Products as a quantizer needs them: y = x·W + b, with W and b constant and used in one way only.
 
-alpha·x·Wᵀ + beta·b becomes x·(alpha·W)ᵀ + (beta·b): constants are multiplied out, rounded once.
+alpha·x·Wᵀ + beta·b becomes x·(alpha·W)ᵀ + (beta·b): constants are multiplied out and rounded once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnxfde.graph.tensors import FLOATS, make_tensor, to_array
 from onnxfde.numbers import Array
 
 CHANNELS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""The nodes with weights, and the axis of a weight along which outputs lie."""
+"""Operators with weights, and which axis of the weight belongs to the outputs."""
 
 
 def products(model: ModelProto) -> list[NodeProto]:
@@ -48,7 +48,7 @@ def use_of(node: NodeProto) -> Use:
 
 
 def readings(graph: Graph) -> dict[str, set[Use | None]]:
-    """How each value is read; None for any way but as a weight."""
+    """How each value is read; None stands for reading it other than as a weight."""
     found: dict[str, set[Use | None]] = {name: {None} for name in graph.outputs}
     for node in graph.model.graph.node:
         weighted = op(node) in CHANNELS
@@ -59,9 +59,10 @@ def readings(graph: Graph) -> dict[str, set[Use | None]]:
 
 
 def settle(model: ModelProto) -> None:
-    """Gemm without alpha, beta and transB, and a weight of its own for each way of reading one.
+    """Remove alpha, beta and transB of Gemm, and split weights that are read in several ways.
 
-    The quantizer keeps one set of scales for each weight, and transposes it for all, in bodies too.
+    The quantizer keeps one set of scales for each weight, and transposes a weight for all nodes
+    that read it, also in bodies.
     """
     inner = [node for part in parts(model.graph) for node in part.node if part is not model.graph]
     settle_nodes(model, products(model))
@@ -70,7 +71,7 @@ def settle(model: ModelProto) -> None:
 
 
 def settle_nodes(model: ModelProto, nodes: list[NodeProto]) -> None:
-    """Give these nodes weights as they read them."""
+    """Give each of these nodes a weight stored the way it reads it."""
     graph = Graph(model)
     read, made = readings(graph), dict[tuple[str, Use], str]()
     values = {node.input[1]: floats(graph, node.input[1]) for node in nodes}
@@ -95,7 +96,7 @@ def unused(model: ModelProto, alias: str) -> str:
 
 
 def settle_bias(graph: Graph, node: NodeProto, columns: int) -> None:
-    """A constant bias without beta, and a number for each column where it has no rows."""
+    """Multiply a constant bias by beta, and make it a vector if it is the same in all rows."""
     if not bias_of(node):
         del node.input[2:]
         drop_attributes(node, {"beta"})
@@ -113,7 +114,7 @@ def settle_bias(graph: Graph, node: NodeProto, columns: int) -> None:
 
 
 def floats(graph: Graph, name: str) -> Array | None:
-    """The values of an initializer, if they are in floating point and constant."""
+    """The values of a constant initializer of floating-point type."""
     tensor = graph.initializers.get(name)
     if tensor is None or tensor.data_type not in FLOATS or name in graph.overridable:
         return None

@@ -1,7 +1,7 @@
 """A(x): a network evaluated on absolute values, the scale of its rounding errors.
 
-Weights and inputs are replaced by their absolute values, and every operator by one that is at least
-as large as what it computes and as its steepest slope times A:
+Weights and inputs are replaced by their absolute values, and every operator by one whose result is
+at least as large as the operator's own and as its steepest slope times A:
 
     sums, products, pools, moves     the same operator        x − y    A_x + A_y
     |f(x)| ≤ a·|x|, slope ≤ a        a·A
@@ -26,11 +26,13 @@ from onnxfde.graph.protos import ModelProto, NodeProto
 from onnxfde.graph.tensors import FLOATS, copy_of, keyed_tensors, make_tensor, to_array
 
 AXES_ARE_INPUTS = 18
-"""The opset since which a reduction reads its axes as an input."""
+"""The opset since which ReduceLogSumExp reads its axes as an input (ONNX)."""
 SOFTMAX_HAS_ONE_AXIS = 13
-"""The opset since which Softmax is over one axis; before, over all axes from one on."""
-SIGMOID_SLOPE, SIGMOID_SHIFT = 0.25, 0.5
-"""log(1 + e^A) covers a·x + b held in [0, 1] up to this slope and shift."""
+"""The opset since which Softmax is over one axis; before, over all from `axis` on (ONNX)."""
+SIGMOID_SLOPE = 0.25
+"""The steepest HardSigmoid that log(1 + e^A) covers: the slope of the logistic function at 0."""
+SIGMOID_SHIFT = 0.5
+"""The largest value at 0 that it covers: that of the logistic function."""
 
 Nodes = list[NodeProto]
 Absolute = Callable[[Graph, NodeProto], Nodes | None]

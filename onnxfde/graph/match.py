@@ -1,4 +1,4 @@
-"""Finding layers: affine → activation → affine, in every spelling that exporters write.
+"""Finding layers: affine → activation → affine, in every form that exporters write.
 
     Gemm | MatMul  →  [Mul, Add, Sub, Div by constants]  →  activation (`activation_patterns`)
                    →  [Mul, Add, Sub, Div by constants]  →  Gemm | MatMul [→ Add]
@@ -6,8 +6,8 @@
 Identity, Dropout and a Flatten that keeps the feature axis may stand anywhere inside. Constant
 factors and terms are folded into U, V and c. Each activation gives a `Match` or a `Refusal`.
 
-Layers are found once. A layer that shares a map with one that was edited since is read again where
-it is (`reread`): its nodes are known, its weights have changed.
+Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
+because it may share a map with one of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
 from onnxfde.neurons.layer import Layer
 
 TRANSPARENT = {"Identity", "Dropout", "Flatten"}
+"""Operators that may stand inside a layer and compute nothing."""
 AFFINE = {"Gemm", "MatMul"}
+NUMPY_BROADCASTING = 7
+"""The opset since which elementwise operators broadcast as in numpy (ONNX)."""
+DROPOUT_FOR_INFERENCE = 7
+"""The opset since which Dropout has no attribute `is_test` and drops nothing by default (ONNX)."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def with_unique_names(matches: list[Match]) -> list[Match]:
 
 
 def reread(graph: Graph, match: Match) -> Match:
-    """A layer as it is now, after edits of others; NoMatch if it is none any more."""
+    """A layer as it is now, after edits to others; NoMatch if it is no longer one."""
     return replace(match_layer(graph, match.activation), name=match.name)
 
 
@@ -120,7 +125,7 @@ def match_layer(graph: Graph, node: NodeProto) -> Match:
     before, first = walk_back(graph, node, f"before the {activation.name}")
     after, second = walk_on(graph, node, f"after the {activation.name}")
     involved = {op(node) for node in (*before, first, *after, second)}
-    if graph.opset < 7 and involved & {"MatMul", *ELEMENTWISE}:
+    if graph.opset < NUMPY_BROADCASTING and involved & {"MatMul", *ELEMENTWISE}:
         raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
     incoming = fold_after(graph, affine(graph, first), before)
     outgoing = fold_before(graph, affine(graph, second), after)
@@ -222,7 +227,7 @@ def check_transparent(graph: Graph, node: NodeProto) -> None:
 
 def dropout_may_train(graph: Graph, node: NodeProto) -> bool:
     """Whether a Dropout could drop something at inference."""
-    if graph.opset < 7:
+    if graph.opset < DROPOUT_FOR_INFERENCE:
         return not attributes(node).get("is_test", 0)
     if len(node.input) < 3 or not node.input[2]:
         return False
@@ -231,7 +236,7 @@ def dropout_may_train(graph: Graph, node: NodeProto) -> bool:
 
 
 def activation_input(node: NodeProto, layout: Layout) -> str:
-    """Which input of an affine node is not the weight."""
+    """The input of an affine node that is not the weight."""
     return str(node.input[1 if layout == "columns" else 0])
 
 

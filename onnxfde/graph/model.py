@@ -1,7 +1,7 @@
 """A model and its index: who makes a value, who reads it, which values are constants.
 
-The index is made once, when it is first asked for. Edits go through the methods below and keep it
-true, so that nothing has to be found again after a change.
+The index is built once, when it is first needed. The methods that edit the model keep it true, so
+that nothing has to be searched for again after a change.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from onnxfde.graph.tensors import copy_of, numpy_dtype, to_array, without_extern
 from onnxfde.numbers import Array
 
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
+"""Operators through which constants are read."""
 
 
 def check(model: ModelProto, what: str) -> None:
@@ -66,12 +67,12 @@ class Graph:
 
     @cached_property
     def producers(self) -> dict[str, NodeProto]:
-        """Which node makes a value."""
+        """The node that makes each value."""
         return {name: node for node in self.model.graph.node for name in node.output if name}
 
     @cached_property
     def consumers(self) -> dict[str, list[NodeProto]]:
-        """Which nodes read a value, each once."""
+        """The nodes that read each value, themselves or in a body, each node once."""
         found: dict[str, list[NodeProto]] = {}
         for node in self.model.graph.node:
             for name in dict.fromkeys(names_used(node)):
@@ -88,14 +89,14 @@ class Graph:
         """Initializers by name."""
         return {tensor.name: tensor for tensor in self.model.graph.initializer}
 
-    @cached_property
+    @property
     def overridable(self) -> set[str]:
         """Initializers that a caller may replace, because they are inputs as well."""
-        return {v.name for v in self.model.graph.input if v.name in self.initializers}
+        return {name for name in self._input_names if name in self.initializers}
 
-    @cached_property
+    @property
     def inputs(self) -> list[ValueInfoProto]:
-        """The inputs a caller must give."""
+        """The inputs that a caller must give."""
         return [v for v in self.model.graph.input if v.name not in self.initializers]
 
     @cached_property
@@ -124,7 +125,7 @@ class Graph:
         return Graph(copy_of(self.model), self.folder)
 
     def uses(self, name: str) -> int:
-        """How often nodes read a value, bodies included."""
+        """How often nodes read a value, in bodies too."""
         return sum(list(names_used(n)).count(name) for n in self.consumers.get(name, ()))
 
     def is_taken(self, name: str) -> bool:
@@ -137,11 +138,11 @@ class Graph:
         return {value.name for value in self.model.graph.input}
 
     def position(self, node: NodeProto) -> int:
-        """Where a node stands."""
+        """The position of a node."""
         return next(i for i, other in enumerate(self.model.graph.node) if other is node)
 
     def insert(self, node: NodeProto, position: int) -> None:
-        """Add a node."""
+        """Insert a node."""
         nodes = self.model.graph.node
         nodes.insert(position, node)
         stored = nodes[position]
@@ -150,7 +151,7 @@ class Graph:
         self.producers.update((name, stored) for name in stored.output if name)
 
     def remove(self, node: NodeProto) -> None:
-        """Take a node away."""
+        """Remove a node."""
         for name in node.output:
             self.producers.pop(name, None)
         for name in dict.fromkeys(names_used(node)):
@@ -158,7 +159,7 @@ class Graph:
         del self.model.graph.node[self.position(node)]
 
     def set_input(self, node: NodeProto, place: int, name: str) -> None:
-        """Let a node read another value."""
+        """Replace an input of a node."""
         old = node.input[place]
         node.input[place] = name
         self._link(name, node)
@@ -166,12 +167,12 @@ class Graph:
             self._unlink(old, node)
 
     def add_input(self, node: NodeProto, name: str) -> None:
-        """Let a node read one more value."""
+        """Append an input to a node."""
         node.input.append(name)
         self._link(name, node)
 
     def rename_output(self, node: NodeProto, name: str) -> None:
-        """Call the first value that a node makes differently; whoever reads it does not follow."""
+        """Rename the first output of a node; nodes that read it keep the old name."""
         self.producers.pop(node.output[0], None)
         node.output[0] = name
         self.producers[name] = node
@@ -182,11 +183,12 @@ class Graph:
         self.initializers[tensor.name] = self.model.graph.initializer[-1]
 
     def remove_tensor(self, name: str) -> None:
-        """Take an initializer away."""
-        self.model.graph.initializer.remove(self.initializers.pop(name))
+        """Remove an initializer."""
+        gone, tensors = self.initializers.pop(name), self.model.graph.initializer
+        del tensors[next(i for i, tensor in enumerate(tensors) if tensor is gone)]
 
     def copy_shape(self, value: str, name: str) -> None:
-        """Note that a new value is shaped like another one."""
+        """Record that a new value has the shape of another one."""
         if value in self._shapes:
             self._shapes[name] = self._shapes[value]
 
@@ -210,7 +212,7 @@ class Graph:
         """Whether a value is the same in every run."""
         name = self._behind(name)[0]
         if name in self.initializers:
-            return name not in self.overridable
+            return name not in self._input_names
         node = self.producers.get(name)
         if node is None or op(node) != "Constant":
             return False

@@ -24,7 +24,7 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def names_used(node: NodeProto) -> Iterator[str]:
-    """Values a node reads, also from inside its bodies."""
+    """The values that a node reads, also inside its bodies."""
     yield from node.input
     for body in bodies(node):
         for inner in body.node:

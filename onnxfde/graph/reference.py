@@ -22,12 +22,13 @@ REFERENCE_ERRORS = (
     AttributeError,
     LookupError,
 )
+"""What onnx.reference raises for operators and types that it does not support."""
 
 
 def reference_runner(
     model: ModelProto, folder: Path | None
 ) -> Callable[[dict[str, Array]], list[Array]]:
-    """Onnx's reference implementation of a model."""
+    """A function that runs a model in onnx's reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
     complete = complete_copy(model, folder)

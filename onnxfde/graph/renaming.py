@@ -1,6 +1,6 @@
-"""Short names in place of a graph's own while a tool derives others from them, and back again.
+"""Short names in place of a graph's own, while a tool derives new names from them.
 
-`x` and `x_scale` become v0 and v1, so that a tool's `v0_scale` is free.
+`x` and `x_scale` become v0 and v1, so that the name `v0_scale` is free for the tool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ALIAS = re.compile(r"[vn]\d+")
 
 
 def hide(graph: GraphProto) -> dict[str, str]:
-    """Give every value and node an alias; returns their names (nodes without one get one)."""
+    """Give every value and node an alias; return the name of each (also for unnamed nodes)."""
     values: dict[str, str] = {}
     nodes: dict[str, None] = {}
 
@@ -33,12 +33,12 @@ def hide(graph: GraphProto) -> dict[str, str]:
 
 
 def show(graph: GraphProto, names: dict[str, str]) -> None:
-    """Undo `hide`; what was derived from an alias is named after what that stood for."""
+    """Undo `hide`; in a name that was derived from an alias, the alias is replaced too."""
     rename(graph, shown(names, "v"), shown(names, "n"))
 
 
 def shown(names: dict[str, str], letter: str) -> Callable[[str], str]:
-    """The name for an alias, or for what was derived from one, always the same and no other's."""
+    """A function from aliases, and names derived from them, to unique names."""
     known = {alias: name for alias, name in names.items() if alias.startswith(letter)}
     taken = dict.fromkeys(known.values())
 
@@ -60,7 +60,7 @@ def free(wish: str, taken: dict[str, None]) -> str:
 
 
 def rename(graph: GraphProto, value: Callable[[str], str], node: Callable[[str], str]) -> None:
-    """Rename all values and nodes, in bodies too; no name stays none for a value."""
+    """Rename all values and nodes, in bodies too; an empty name of a value stays empty."""
     for part in parts(graph):
         for found in part.node:
             found.name = node(found.name)

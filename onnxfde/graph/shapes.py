@@ -17,7 +17,7 @@ Dims = tuple[int | str | None, ...]
 
 
 def dims(value: ValueInfoProto) -> Dims:
-    """The shape of a value: numbers, symbols, or None where nothing is said."""
+    """The shape of a value: numbers, symbols, or None where it is unknown."""
     shape = value.type.tensor_type.shape
     return tuple(
         d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in shape.dim
@@ -25,7 +25,7 @@ def dims(value: ValueInfoProto) -> Dims:
 
 
 def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Dims]:
-    """The shapes of all values that onnx can tell, for inputs of these shapes."""
+    """The shapes of all values that onnx can infer, for inputs of these shapes."""
     light = copy_of(model)
     for value in light.graph.input:
         if value.name in inputs:

@@ -12,9 +12,9 @@ from onnxfde.graph.tensors import FLOATS, external_tensors, keyed_tensors, locat
 
 
 def count_parameters(model: ModelProto, original: ModelProto | None = None) -> int:
-    """Weights of a model: floats that are not scalars.
+    """The number of weights of a model: floats that are not scalars.
 
-    Of tensors that `original` does not have in this form, only the nonzero values count.
+    Zeros do not count in tensors that `original` does not have in exactly this form.
     """
     known = dict(keyed_tensors(original)) if original else None
     total = 0

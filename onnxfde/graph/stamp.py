@@ -1,4 +1,4 @@
-"""What onnxfde writes about itself into a model, and how it recognises its own work.
+"""The metadata that onnxfde writes into a model, by which it recognises its own results.
 
 onnxfde.version, onnxfde.settings (JSON), onnxfde.weights (a hash of them)
 """

@@ -1,8 +1,14 @@
-"""A part of a model as a model: what makes some values out of inputs and values that are known."""
+"""The part of a model that makes some values from its inputs and from values that are known.
+
+    inputs, known values  →  the nodes between  →  wanted values
+
+The part is a model that can be run in place of the whole. A node runs again if one of its outputs
+is known and another one is needed. Initializers that a caller may override are constants in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import onnx
 
@@ -13,25 +19,29 @@ from onnxfde.numbers import Array
 
 
 def part_making(graph: Graph, wanted: Iterable[str], known: Mapping[str, Array]) -> ModelProto:
-    """The part that makes the wanted values, with known values (given by example) as its inputs."""
-    wanted = list(wanted)
-    needed = names_behind(graph, wanted, known.keys() - set(wanted))
-    model, inputs = graph.model, {value.name for value in graph.model.graph.input}
+    """The part that makes the wanted values; known values, given by example, are inputs of it."""
+    wanted, whole = list(wanted), graph.model
+    given = {name: known[name] for name in sorted(known.keys() - set(wanted))}
+    needed = names_behind(graph, wanted, given.keys())
+    nodes = [n for n in whole.graph.node if needed.intersection(n.output) - given.keys()]
+    made = {name for node in nodes for name in node.output}
+    inputs = [value for value in graph.inputs if value.name in needed]
+    fed = {value.name for value in inputs}
+    inputs += [value_like(n, a) for n, a in given.items() if n in needed - made - fed]
     part = ModelProto(
-        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
+        ir_version=whole.ir_version, opset_import=whole.opset_import, functions=whole.functions
     )
-    part.graph.name = model.graph.name
-    given = {name for name in known if name in needed and name not in inputs}
-    part.graph.node.extend(n for n in model.graph.node if needed.intersection(n.output) - given)
-    given -= {name for node in part.graph.node for name in node.output}
-    part.graph.input.extend(v for v in model.graph.input if v.name in needed)
-    part.graph.input.extend(value_like(name, known[name]) for name in sorted(given))
-    part.graph.initializer.extend(t for t in model.graph.initializer if t.name in needed)
+    part.graph.name = whole.graph.name
+    part.graph.node.extend(nodes)
+    part.graph.input.extend(inputs)
+    part.graph.initializer.extend(t for t in whole.graph.initializer if t.name in needed)
+    sparse = (t for t in whole.graph.sparse_initializer if t.values.name in needed)
+    part.graph.sparse_initializer.extend(sparse)
     part.graph.output.extend(ValueInfoProto(name=name) for name in wanted)
     return part
 
 
-def names_behind(graph: Graph, wanted: Iterable[str], known: set[str]) -> set[str]:
+def names_behind(graph: Graph, wanted: Iterable[str], known: Set[str]) -> set[str]:
     """Every value that is needed to make some values, back to inputs and what is known."""
     needed: set[str] = set()
     pending = list(wanted)
@@ -52,7 +62,7 @@ def value_like(name: str, example: Array) -> ValueInfoProto:
 
 
 def values_after(graph: Graph, value: str) -> set[str]:
-    """A value and all that is computed from it."""
+    """A value and everything that is computed from it."""
     found: set[str] = set()
     pending = [value]
     while pending:

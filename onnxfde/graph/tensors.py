@@ -1,4 +1,4 @@
-"""Tensors of a model: every one that is stored, its values, and where its bytes lie."""
+"""The tensors that a model stores: their values, and where their bytes are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorPr
 
 
 def without_external_data(model: ModelProto) -> ModelProto:
-    """A copy whose external tensors are empty, for a checker that would look for the files."""
+    """A copy whose external tensors are empty, so that a checker does not look for the files."""
     if not any(external_tensors(model)):
         return model
     light = copy_of(model)
@@ -40,7 +40,7 @@ def copy_of(model: ModelProto) -> ModelProto:
 
 
 def complete_copy(model: ModelProto, folder: Path | None) -> ModelProto:
-    """An independent copy that holds the weights which lie outside."""
+    """An independent copy with external weights stored inside."""
     copy = copy_of(model)
     for tensor in external_tensors(copy):
         tensor.CopyFrom(make_tensor(tensor.name, to_array(tensor, folder)))
@@ -48,7 +48,7 @@ def complete_copy(model: ModelProto, folder: Path | None) -> ModelProto:
 
 
 def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
-    """Every tensor that a model stores, in bodies and functions too, with a name for it."""
+    """Every tensor that a model stores, in bodies and functions too, with a key for it."""
 
     def in_nodes(nodes: Sequence[NodeProto], scope: str) -> Iterator[tuple[str, TensorProto]]:
         for node in nodes:

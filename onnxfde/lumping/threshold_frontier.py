@@ -1,9 +1,10 @@
 """The paper's rule as a frontier: neurons within ε of each other become one block.
 
-    ε → blocks (`partition`) → the neurons that each block's quotient gives it (`quotients`)
+    ε → blocks (`partition`) → one or a few neurons for each block (`quotients`)
 
-ε is a threshold on the weights as they were trained, so nothing bounds the error. A count instead
-of ε takes the finest partition with at most so many blocks, which looks at every pair of neurons.
+ε is a threshold on the weights as they were trained, so nothing bounds the error. If a number of
+neurons is given instead of ε, the finest partition with at most that many blocks is used; it takes
+the distances of all pairs of neurons.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from onnxfde.options import Linkage, Norm, Quotient, Relation
 from onnxfde.progress import Progress
 
 MOST_PAIRED = 2048
-"""Neurons up to which all pairs are compared: 2 million distances, a few seconds."""
+"""Neurons up to which all pairs are compared, 2 million distances: at 64 inputs about 20 s if they
+are backward distances (5 s for 1,024 neurons, benchmarks/scale.md). Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,23 +47,23 @@ class ThresholdFrontier:
 
     @property
     def neurons_lossless(self) -> None:
-        """Not looked for: a threshold says nothing about the error."""
+        """None: a threshold says nothing about the error."""
 
     def within(self, eps: float) -> Reduced | None:
-        """One quotient for each block of the ε-partition."""
+        """The quotient by the ε-partition, or None if that is no smaller."""
         return self._by_blocks(lambda: self._partition(eps))
 
     def at_most(self, count: int) -> Reduced | None:
-        """The quotient by the finest partition that is small enough."""
+        """The quotient by the finest partition with at most `count` blocks."""
         if self._layer.neurons > MOST_PAIRED:
             raise OptionError(
-                "--neurons and --keep look at every pair with this --semantics; layer "
-                f"'{self.problem.name}' has more than {MOST_PAIRED:,} neurons: give --eps"
+                "with this --semantics, --neurons and --keep compare all pairs of neurons, and "
+                f"layer '{self.problem.name}' has more than {MOST_PAIRED:,} neurons: give --eps"
             )
         return self._by_blocks(lambda: self._dendrogram.at_most(count))
 
     def smallest_eps(self) -> float | None:
-        """The smallest ε that joins anything, for layers small enough to look at every pair."""
+        """The smallest ε that joins anything; None for layers with too many pairs of neurons."""
         return None if self._layer.neurons > MOST_PAIRED else self._dendrogram.threshold()
 
     @cached_property
@@ -70,7 +72,7 @@ class ThresholdFrontier:
 
     @cached_property
     def _dendrogram(self) -> Dendrogram:
-        """Every partition of a small layer."""
+        """The partitions for every ε, of a layer that is not too large."""
         return Dendrogram.of(self._layer, self.relation, self.norm, self.linkage, erode=self.erode)
 
     def _partition(self, eps: float) -> Blocks:
@@ -79,7 +81,7 @@ class ThresholdFrontier:
         return partition(self._layer, eps, *chosen, erode=self.erode, effort=effort)
 
     def _by_blocks(self, blocks_of: Callable[[], Blocks]) -> Reduced | None:
-        """The layer with one quotient per block; None where that is no smaller."""
+        """The quotient by some blocks; None if that is no smaller."""
         problem, layer = self.problem, self._layer
         if not layer.neurons:
             return problem.constant()

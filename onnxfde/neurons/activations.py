@@ -1,4 +1,4 @@
-"""The activations that neurons may have, one row of a table each.
+"""The table of activations that neurons may have.
 
     h = σ(u·z)      degree p:  σ(αx) = αᵖ σ(x) for α > 0, so a neuron's scale is free:
                                u → αu, V → V/αᵖ

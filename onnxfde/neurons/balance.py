@@ -1,20 +1,31 @@
-"""Balance."""
+"""The scale of each neuron, which the function leaves free: u → αu, V → V/αᵖ, p the degree.
+
+Two aims, the first for 8 bits, where all hidden values h_r share one step size:
+
+    E[h_r] ∝ (‖V_r‖·E[h_r])^¼       neurons that contribute little may use little of the range
+    max |U| = max |V|               by one factor for all neurons
+
+No E[h_r] may exceed the largest of the original layer, or h could overflow a type in which the
+original did not. E[h] is computed as that of a square.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from onnxfde.neurons.kernels import Metric, mean_square
 from onnxfde.neurons.layer import Layer
 
+CONTRIBUTION_POWER = 1 / 4
+"""The exponent ¼ above: 0 would make all hidden values equally large, 1 would give them the sizes
+of their contributions. Chosen between the two; not tuned."""
+
 
 def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) -> Layer:
-    """Choose the scale of each neuron, but let no hidden value outgrow the original's.
-
-    All of 8 bits serve a hidden value that is as large as the others, and none outgrows them that
-    matters less: E[h_r] ∝ (‖V_r‖·E[h_r])^¼. One factor for all evens the largest weights in U and
-    V. `exact` takes the nearest powers of two: nothing is rounded.
-    """
+    """The same function with other scales; `exact` takes powers of two, which round nothing."""
+    degree = layer.activation.degree
     size = mean_square(metric.whiten(layer.incoming))
     part = np.linalg.norm(layer.outgoing, axis=0) * size
     largest = mean_square(metric.whiten(original.incoming)).max()
@@ -22,12 +33,14 @@ def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) 
     if not live.any():
         return layer
     size, part = np.where(live, size, 1.0), np.where(live, part, 1.0)
-    most = np.sqrt(largest / size)
-    scale = part ** (1 / 8) / np.sqrt(size)
+    most = (largest / size) ** (1 / degree)
+    scale = part ** (CONTRIBUTION_POWER / degree) / size ** (1 / degree)
     rows = np.abs(layer.incoming * scale[:, None])[live].max()
-    columns = np.abs(layer.outgoing / scale**2)[:, live].max()
-    scale *= min((columns / rows) ** (1 / 3), np.min((most / scale)[live]))
+    columns = np.abs(layer.outgoing / scale**degree)[:, live].max()
+    scale *= min((columns / rows) ** (1 / (degree + 1)), np.min((most / scale)[live]))
     if exact:
         scale = np.exp2(np.minimum(np.round(np.log2(scale)), np.floor(np.log2(most))))
     scale[~live] = 1.0
-    return Layer(layer.incoming * scale[:, None], layer.outgoing / scale**2, layer.offset)
+    return replace(
+        layer, incoming=layer.incoming * scale[:, None], outgoing=layer.outgoing / scale**degree
+    )

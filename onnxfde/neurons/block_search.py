@@ -1,8 +1,8 @@
 """The fewest neurons by merging: one neuron stands for each block of the layer's neurons.
 
-Candidates come from two orders in which neurons can go, the merge tree (`merge_order`) and, where
-nothing may be lost, the pivoted basis (`pivoted_basis`). Each candidate is built, rounded to the
-stored type, and judged by what it is then (`problem`).
+Candidates come from two orders in which neurons can be removed: the merge tree (`merge_order`) and,
+for lossless results, the pivoted basis (`pivoted_basis`). Each candidate is built and rounded to
+the stored type before it is judged (`problem`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from onnxfde.numbers import Blocks, FloatArray
 from onnxfde.progress import Progress
 
 NEARLY_MONOTONE = 8
-"""How many counts below the one that bisection finds are tried as well, because the error along the
-merge tree may rise before it falls again; chosen, not tuned."""
+"""How many counts below the one that bisection finds are tried as well, because the error does not
+fall with every neuron along the merge tree. Chosen; not tuned."""
 FULL_SCAN = 32
-"""Below this count every count is tried: that is cheap, and each neuron matters."""
+"""If bisection finds a count up to this one, all smaller counts are tried. Chosen because that
+takes little time; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +60,12 @@ class BlockSearch:
 
     @property
     def neurons_lossless(self) -> int:
-        """How many neurons are equal up to rounding."""
+        """The fewest neurons that are equal up to rounding."""
         return self.lossless.layer.neurons if self.lossless else self.problem.layer.neurons
 
     @cached_property
     def lossless(self) -> Reduced | None:
-        """The fewest neurons that are equal up to rounding; searching on finds no fewer."""
+        """The fewest neurons that are equal up to rounding; a second search finds no fewer."""
         problem = self.problem
         if not problem.live.neurons:
             return problem.constant()
@@ -94,10 +95,10 @@ class BlockSearch:
         return pivoted_basis(self.problem.rows, self.problem.live.outgoing)
 
     def _dependent(self) -> bool:
-        """Whether the others could make up for some neuron, up to rounding.
+        """Whether the others could replace some neuron up to rounding.
 
-        Refitted without neuron i the layer's error is ‖V_i‖ / √[K⁻¹]_ii. More neurons than there
-        are products of inputs are never independent.
+        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. As many neurons as
+        there are products of two coordinates of z, or more, are never independent.
         """
         live, rows = self.problem.live, self.problem.rows
         width = live.inputs + 1
@@ -123,7 +124,7 @@ class BlockSearch:
         return self._basis_candidate(tried[at]) if at < len(tried) else self._without_constants()
 
     def _without_constants(self) -> Reduced | None:
-        """What is left when only dead and constant neurons go."""
+        """The layer without dead and constant neurons; None if it has none."""
         live = self.problem.live
         if live.neurons == self.problem.layer.neurons:
             return None
@@ -139,7 +140,8 @@ class BlockSearch:
         """The fewest blocks of the merge tree, below `limit`, that are acceptable.
 
         The error along the tree is only nearly monotone: bisection finds a count, and those just
-        below it are tried as well (all of them when there are few). Both are monotone in ε.
+        below it are tried as well, or all of them when they are few. A larger ε can only give a
+        smaller result.
         """
         allowed = self.problem.worth_building(eps)
         tried = range(1, limit)
@@ -179,7 +181,7 @@ class BlockSearch:
         return problem.stored(fitted, named)
 
     def _projected(self, rows: FloatArray, blocks: Blocks) -> FloatArray:
-        """Outgoing weights of each block: its members' squares projected on its row's square."""
+        """Outgoing weights of each block: its members' squares projected onto its row's square."""
         live = self.problem.live
         home = np.empty(live.neurons, dtype=np.intp)
         for i, block in enumerate(blocks):

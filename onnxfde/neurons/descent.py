@@ -33,7 +33,7 @@ MORE_DAMPING = 4
 LEAST_DAMPING = 1e-12
 """μ does not fall below this. Chosen; not tuned."""
 MOST_FAILURES = 8
-"""So many dampings are tried for one step: the last is 4⁷ times the first. Chosen; not tuned."""
+"""How many dampings are tried for one step; the last is 4⁷ times the first. Chosen; not tuned."""
 JITTER = 1e-12
 """Added to diagonals, relative to their sum or maximum, against singular matrices: well above
 float64 rounding, well below any curvature that matters. Chosen; not tuned."""
@@ -46,7 +46,7 @@ LBFGS = {"maxcor": 30, "ftol": 1e-9, "gtol": 1e-12}
 fall of f decides first. Chosen; not tuned."""
 
 StepsDone = Callable[[int], None]
-"""Hears how many steps were done since it was last called."""
+"""Is called with the number of steps done since the last call."""
 
 
 def ignore_steps(steps: int) -> None:

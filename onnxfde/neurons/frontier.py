@@ -1,7 +1,7 @@
 """The frontier of a layer: the fewest neurons against the error they cost.
 
-A frontier computes a point when it is asked for and remembers it, so that looking at a layer,
-optimizing it and keeping a limit can share one.
+A frontier computes each point when it is first asked for and remembers it, so that inspecting a
+layer, optimizing it and searching for the ε that meets a limit can share one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Frontier(Protocol):
 
     @property
     def neurons_lossless(self) -> int | None:
-        """How many neurons are equal up to rounding; None for a method that does not look."""
+        """The fewest neurons that are equal up to rounding; None if the method cannot tell."""
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
 
     def at_most(self, count: int) -> Reduced | None:
-        """The layer with at most this many neurons, or None when it has no more anyway."""
+        """The layer with at most this many neurons, or None if it is unchanged."""
 
     def smallest_eps(self) -> float | None:
-        """An ε at which some neuron can go; None where that is not known."""
+        """An ε at which some neuron can be removed; None where that is not known."""

@@ -5,7 +5,7 @@ of two neurons is the covariance of their squares,
 
     K(u, u′) = 2 [(u·u′)² − b²b′²] = φ(u)·φ(u′),     E[(u·z)²] = ‖u‖²,
 
-with φ(u) the entries of √2·uuᵀ (the corner left out, off-diagonal pairs once, times √2).
+with φ(u) the entries of √2·uuᵀ, without the corner, each off-diagonal pair once and times √2.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
 FEATURE_BYTES = 100_000_000
+"""φ is written out if it takes no more memory than this. Chosen; not tuned."""
 REGULARISATION = 1e-3
+"""The share of the mean variance that is added to every variance, so that inputs which hardly vary
+in the samples still count. Taken from prototypes; not tuned."""
 CANCELLATION = 1e-5
-"""Below this, an error computed from K is mostly rounding, and φ is written out instead."""
+"""A relative error below this is computed from φ, if that fits, and not from K: squares of errors
+cancel there, and leave half the digits of float64 (1.5e-8). Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +41,13 @@ class Metric:
 
     @classmethod
     def box(cls, inputs: int, low: float, high: float) -> Metric:
-        """Inputs uniform in [low, high]."""
+        """Inputs uniform in [low, high] and independent."""
         radius = (high - low) / 2
         return cls(np.full(inputs, (low + high) / 2), np.eye(inputs) * radius / np.sqrt(3))
 
     @classmethod
     def measured(cls, samples: FloatArray) -> Metric:
-        """Mean and regularised covariance of real inputs; if nothing varies, Σ = I."""
+        """Mean and regularised covariance of sample inputs; Σ = I if nothing varies."""
         inputs = samples.shape[1]
         mean = samples.mean(axis=0)
         centred = samples - mean
@@ -98,7 +102,7 @@ def kernel_diagonal(a: FloatArray) -> FloatArray:
 
 
 def kernel_scale(a: FloatArray) -> FloatArray:
-    """√K(u, u) of whitened rows, to divide by: 1 for a row whose square never varies."""
+    """√K(u, u) of whitened rows, or 1 where that is 0: a divisor that normalises."""
     scale = np.sqrt(kernel_diagonal(a))
     scale[scale == 0] = 1.0
     return scale
@@ -110,17 +114,17 @@ def mean_square(rows: FloatArray) -> FloatArray:
 
 
 def features(rows: FloatArray) -> FloatArray:
-    """φ of whitened rows, one row each."""
+    """φ of whitened rows, one row per neuron."""
     j, k = np.triu_indices(rows.shape[1])
     weight = np.where(j == k, np.sqrt(2), 2.0)[:-1]
     return np.asarray(rows[:, j[:-1]] * rows[:, k[:-1]] * weight)
 
 
 def features_fit(count: int, width: int) -> bool:
-    """Whether φ of `count` rows of this width is small enough to be written out."""
+    """Whether φ of `count` rows of this width takes at most `FEATURE_BYTES` in float64."""
     return count * width * (width + 1) * 4 <= FEATURE_BYTES
 
 
 def norm(rows: FloatArray, outgoing: FloatArray) -> float:
-    """‖V φ(U)‖, the standard deviation of the summed squares, from K."""
+    """‖V φ(U)‖ from K: the standard deviation of the outputs, over all of them together."""
     return float(np.sqrt(max(np.sum((outgoing @ kernel(rows, rows)) * outgoing), 0.0)))

@@ -49,13 +49,13 @@ class Layer:
 
     @property
     def size(self) -> int:
-        """All weights and biases, zero or not; a bias that is 0 everywhere is none."""
+        """All weights and biases, zero or not, but no bias vector that is 0 throughout."""
         biases = sum(a.size for a in (self.incoming[:, -1], self.offset) if np.any(a))
         return self.incoming[:, :-1].size + self.outgoing.size + biases
 
     @property
     def finite(self) -> bool:
-        """Whether every weight is a number."""
+        """Whether every weight is a finite number."""
         return all(np.isfinite(a).all() for a in (self.incoming, self.outgoing, self.offset))
 
     def __call__(self, x: FloatArray) -> FloatArray:
@@ -102,7 +102,7 @@ class Layer:
 
 
 def relative_change(before: FloatArray, after: FloatArray) -> float:
-    """‖after − before‖ / ‖before − mean‖ over rows; infinite where something is no number."""
+    """‖after − before‖ / ‖before − mean‖ over rows; infinite if a value is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         change = float(np.linalg.norm(after - before))
         spread = float(np.linalg.norm(before - before.mean(axis=0)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,15 +41,19 @@ COMPACT_BELOW = 0.75
 
 
 def canonical(layer: Layer) -> tuple[Layer, Indices]:
-    """The layer with sign, power-of-two scale and order of its neurons fixed, and that order."""
+    """The layer with power-of-two scale, order and, where it is free, sign of its neurons fixed.
+
+    Also returns the order: which neuron of the layer each of the result is.
+    """
     size = np.abs(layer.incoming).sum(axis=1)
     exponent = np.frexp(size)[1]
-    first = np.argmax(layer.incoming != 0, axis=1)
-    sign = np.sign(layer.incoming[np.arange(layer.neurons), first])
-    incoming = np.ldexp(layer.incoming, -exponent[:, None]) * sign[:, None]
-    outgoing = np.ldexp(layer.outgoing, 2 * exponent)
+    incoming = np.ldexp(layer.incoming, -exponent[:, None])
+    if layer.activation.even:
+        first = np.argmax(incoming != 0, axis=1)
+        incoming *= np.sign(incoming[np.arange(layer.neurons), first])[:, None]
+    outgoing = np.ldexp(layer.outgoing, layer.activation.degree * exponent)
     order = np.lexsort([*outgoing, *incoming.T])
-    return Layer(incoming[order], outgoing[:, order], layer.offset), order
+    return replace(layer, incoming=incoming, outgoing=outgoing).only(order), order
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,13 @@
 
     f(U′) = min over V′ of  Σ_t α_t/‖F_t‖² [ ‖F_t − V′ φ_t(U′)‖² + λ Σ_r ‖V′_r‖² ‖u′_r‖⁴ ]
 
-in whitened coordinates (`kernels`), where φ(U′) are the squares (U′z)² without their means. The
-ridge λ keeps near-parallel neurons from huge opposite weights, which the stored dtype could not
+in whitened coordinates (`kernels`), where φ(U′) are the hidden values (U′z)² without their means.
+The ridge λ keeps near-parallel neurons from huge opposite weights, which the stored type could not
 hold. Because V′ is optimal, ∇f is the partial derivative with respect to U′ alone. A target F is
 
     Forms     the layer under Gaussian inputs, as quadratic forms: exact, but only for few inputs
     Neurons   the same, as the layer's neurons: only n × n′ products, but half the digits
-    Observed  the layer's outputs on real inputs, which need not be Gaussian
+    Observed  the layer's outputs on real inputs, which need not be Gaussian; for any activation
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from onnxfde.neurons.activations import SQUARE, Activation
 from onnxfde.neurons.kernels import kernel, norm
 from onnxfde.numbers import FloatArray
 
@@ -220,15 +221,19 @@ class NeuronsView:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Whitened inputs z and centred outputs, one row per sample."""
+    """Whitened inputs z and centred outputs, one row per sample, for neurons of any activation."""
 
     inputs: FloatArray
     outputs: FloatArray
+    activation: Activation
 
     @classmethod
-    def of(cls, inputs: FloatArray, outputs: FloatArray) -> Observed:
+    def of(
+        cls, inputs: FloatArray, outputs: FloatArray, activation: Activation = SQUARE
+    ) -> Observed:
         """Outputs scaled so that sums over the samples are means."""
-        return cls(inputs, (outputs - outputs.mean(axis=0)) / np.sqrt(len(inputs)))
+        centred = (outputs - outputs.mean(axis=0)) / np.sqrt(len(inputs))
+        return cls(inputs, centred, activation)
 
     @cached_property
     def total(self) -> float:
@@ -238,32 +243,32 @@ class Observed:
     def at(self, rows: FloatArray) -> ObservedView:
         """The samples seen through these neurons."""
         hidden = self.inputs @ rows.T
-        squares = hidden**2
-        squares = (squares - squares.mean(axis=0)) / np.sqrt(len(hidden))
-        overlap = self.outputs.T @ squares
-        return ObservedView(self, hidden, squares, squares.T @ squares, overlap)
+        values = self.activation.value(hidden)
+        values = (values - values.mean(axis=0)) / np.sqrt(len(hidden))
+        overlap = self.outputs.T @ values
+        return ObservedView(self, hidden, values, values.T @ values, overlap)
 
 
 @dataclass(frozen=True, eq=False)
 class ObservedView:
-    """Samples and the values of neurons on them, before and after the square."""
+    """Samples and the values of neurons on them, before and after the activation."""
 
     target: Observed
     hidden: FloatArray
-    squares: FloatArray
+    values: FloatArray
     gram: FloatArray
     overlap: FloatArray
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
         """From the residual of the outputs."""
-        left = self.target.outputs - self.squares @ outgoing.T
-        pull = (left @ outgoing) * self.hidden
-        slope = -2 / np.sqrt(len(left)) * pull.T @ self.target.inputs
+        left = self.target.outputs - self.values @ outgoing.T
+        pull = (left @ outgoing) * self.target.activation.slope(self.hidden)
+        slope = -1 / np.sqrt(len(left)) * pull.T @ self.target.inputs
         return float(np.sum(left * left)), slope
 
     def curvature(self) -> FeatureProducts:
         """Products over the samples."""
-        inputs = self.target.inputs
-        slopes = (self.hidden[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
-        slopes = 2 / np.sqrt(len(inputs)) * (slopes - slopes.mean(axis=0))
-        return self.gram, self.squares.T @ slopes, slopes.T @ slopes
+        inputs, steepness = self.target.inputs, self.target.activation.slope(self.hidden)
+        slopes = (steepness[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
+        slopes = 1 / np.sqrt(len(inputs)) * (slopes - slopes.mean(axis=0))
+        return self.gram, self.values.T @ slopes, slopes.T @ slopes

@@ -3,13 +3,14 @@
     within ε              ‖o′ − o‖ / ‖o − mean o‖ ≤ ε    in the metric
     equal up to rounding  |o′(x) − o(x)| ≤ 8·u·A(x)      on sample inputs x
 
-u is the unit roundoff of the stored type and A is `Layer.magnitude`. To be equal up to rounding, a
-layer must also be no further away in the metric than twice what rounding its weights once more
-would move it. An ε below 16·u means 0.
+u is the unit roundoff of the stored type and A is `Layer.magnitude`. A layer that is equal up to
+rounding must also be close in the metric: at most twice as far away as rounding all weights once
+more would move the original. An ε below 16·u means 0.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,12 +27,14 @@ from onnxfde.neurons.merge_order import canonical
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
 ROUNDING_DRAWS = 3
-"""How often the weights are rounded anew to see what that does: the worst of a few draws counts."""
+"""How often all weights are perturbed by up to one unit roundoff, to see how far that moves the
+layer; the largest move counts. Chosen; not tuned."""
 ROUNDING_SLACK = 2
-"""How much further than rounding moves a layer it may lie: two roundings, ours and the file's."""
+"""The factor on that move within which a layer may be equal up to rounding: the stored weights of
+both layers are rounded, the original's and the new one's."""
 ESTIMATE_NOISE = 1e-6
-"""Errors estimated from Gram matrices are no better than this share of the output: they lose half
-of float64's digits, and a few more in sums over neurons."""
+"""Added to ε where errors are estimated from Gram matrices, so that rounding excludes no candidate:
+half of float64's digits (1.5e-8) and a margin for sums over neurons. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,7 @@ class Problem:
 
     @property
     def numbers(self) -> Indices:
-        """Which neuron of the layer each live neuron is."""
+        """The number that each live neuron has in the layer."""
         return self._canonical[1]
 
     @cached_property
@@ -92,16 +95,16 @@ class Problem:
         return lower_bounds(self.rows, self.live.outgoing)
 
     def lower_bound(self, count: int) -> float | None:
-        """The least error that `count` neurons can have; None where nothing is known of it."""
+        """The least error that `count` neurons can have; None where there is no bound."""
         return float(self._bounds[count]) if count < len(self._bounds) else None
 
     def fewest(self, eps: float) -> int:
-        """No layer with fewer neurons than this is within ε; 0 where nothing is known."""
+        """No layer with fewer neurons than this is within ε; 0 where there is no bound."""
         return int(np.sum(self._bounds > eps))
 
     @cached_property
     def noise(self) -> float:
-        """The relative error that two roundings of every weight may make."""
+        """The largest relative error that counts as rounding of the weights."""
         rng = np.random.default_rng(0)
 
         def rounded(a: FloatArray) -> FloatArray:
@@ -121,7 +124,7 @@ class Problem:
         return self.layer(self.samples), allowed
 
     def worth_building(self, eps: float) -> float:
-        """An upper limit for the estimated error (not relative) of a candidate for ε."""
+        """The largest estimated error, in absolute terms, at which a candidate for ε is built."""
         return (max(eps, self.noise) + ESTIMATE_NOISE) * self.total
 
     def accepts(self, candidate: Reduced, eps: float) -> bool:
@@ -135,16 +138,36 @@ class Problem:
             change = np.abs(candidate.layer(self.samples) - wanted)
         return bool(np.all(change <= allowed))
 
+    def measured_error(self, found: Reduced) -> float:
+        """The error on samples held out, if there are any, else in the metric."""
+        return self.evidence.held_out.error(found.layer) if self.evidence else found.error
+
+    def expected_error(self, found: Reduced) -> float:
+        """The error to expect on new inputs, without what earlier layers brought in."""
+        if self.evidence is None:
+            return found.error
+        expected = self.evidence.expected_error(found.layer)
+        return math.sqrt(max(expected**2 - self.inherited_error**2, 0.0))
+
+    @cached_property
+    def inherited_error(self) -> float:
+        """The error of the unchanged layer, whose inputs earlier layers have changed."""
+        return self.evidence.held_out.error(self.layer) if self.evidence else 0.0
+
+    def rank(self, found: Reduced) -> tuple[float, float]:
+        """A key that puts better layers first: by the expected error, then by the measured one."""
+        return self.expected_error(found), self.measured_error(found)
+
     def stored(self, layer: Layer, blocks: Blocks) -> Reduced:
-        """A layer as it reads back after being balanced and stored."""
+        """A layer balanced, as it reads back from the file, with its error."""
         return self.reduced(balanced(layer, self.layer, self.metric).stored_as(self.dtype), blocks)
 
     def reduced(self, layer: Layer, blocks: Blocks) -> Reduced:
-        """A layer that is stored already, with its error."""
+        """A layer that is rounded to the stored type already, with its error."""
         return Reduced(layer, blocks, self.metric.relative_error(self.live, layer))
 
     def constant(self) -> Reduced | None:
-        """What becomes of a layer that ignores its input: one neuron of zeros."""
+        """The result for a layer whose output never varies: one neuron of zeros."""
         layer = self.layer
         if layer.neurons == 1:
             return None

@@ -1,6 +1,16 @@
-"""Refit."""
+"""Outgoing weights and offset by least squares, for neurons that are given.
+
+    V′ = V₀ + Δ,   Δ minimises ‖V φ(U) − (V₀ + Δ) φ(U′)‖² + λ‖Δ S‖²,   S = diag √K(u′_r, u′_r)
+    c′ = c + V E[(U z)²] − V′ E[(U′ z)²]
+
+φ are the features of squares in the metric (`kernels`), V₀ the weights it starts from. The tiny
+ridge λ picks the smallest correction where several fit. It is solved in normalised features: by
+Gram matrices, or with all digits by a QR factorisation of φ(U′) itself.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,32 +26,45 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
 RIDGE = 1e-13
+"""λ for features of norm 1: 450 times float64's machine epsilon. Taken from prototypes; not
+tuned."""
+QR_PASSES = 2
+"""How often the QR solution is corrected: the second pass removes what the ridge left."""
+LEAST_OFFSET = 1e-8
+"""A change of c below this share of the terms it is the sum of counts as 0, so that no bias is
+added for it: Gram matrices are certain to half the digits of float64, which is 1.5e-8."""
+OFFSET_ROUNDOFFS = 1 / 64
+"""The same by QR, in unit roundoffs of the stored type. Chosen so that it cannot be seen there."""
+LEAST_EXACT_OFFSET = 1e-14
+"""But by QR no less than this: 45 times float64's machine epsilon. Chosen; not tuned."""
 
 
 def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = None) -> Layer:
-    """`start` with outgoing weights and offset that bring it closest to `layer`.
+    """`start` with the outgoing weights and the offset that bring it closest to `layer`.
 
-    A `roundoff` asks for all digits, where the two are equal up to rounding: least squares by QR on
-    φ, if φ is not too large, and not by the Gram matrix, and once more against the ridge.
+    A `roundoff`, that of the stored type, asks for all digits: for neurons that can reproduce the
+    layer up to rounding. φ may be too large for that; then Gram matrices have to do.
     """
     rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
     scale = kernel_scale(kept)
     exact = roundoff is not None and features_fit(2 * len(rows), rows.shape[1])
     solve = correction if exact else gram_correction
     outgoing = start.outgoing
-    for _ in range(2 if exact else 1):
+    for _ in range(QR_PASSES if exact else 1):
         outgoing = outgoing + solve(rows, kept, scale, layer.outgoing, outgoing)
-    noise = max(roundoff / 64, 1e-14) if roundoff is not None and exact else 1e-8
+    least = LEAST_OFFSET
+    if roundoff is not None and exact:
+        least = max(OFFSET_ROUNDOFFS * roundoff, LEAST_EXACT_OFFSET)
     terms = np.hstack([layer.outgoing * mean_square(rows), -outgoing * mean_square(kept)])
     change = terms.sum(axis=1)
-    change[np.abs(change) <= noise * np.abs(terms).sum(axis=1)] = 0.0
-    return Layer(start.incoming, outgoing, layer.offset + change)
+    change[np.abs(change) <= least * np.abs(terms).sum(axis=1)] = 0.0
+    return replace(start, outgoing=outgoing, offset=layer.offset + change)
 
 
 def correction(
     rows: FloatArray, kept: FloatArray, scale: FloatArray, outgoing: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """The smallest ΔV (in normalised features) that fits what `start` leaves of the layer."""
+    """The smallest Δ (in normalised features) that fits what `start` leaves of the layer."""
     basis = features(kept)
     target = outgoing @ features(rows) - start @ basis
     design = np.vstack([(basis / scale[:, None]).T, np.sqrt(RIDGE) * np.eye(len(kept))])
@@ -53,12 +76,12 @@ def correction(
 def gram_correction(
     rows: FloatArray, kept: FloatArray, scale: FloatArray, outgoing: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """The same from Gram matrices: half the digits, none of the memory."""
+    """The same Δ from Gram matrices: half the digits, and φ need not fit in memory."""
     gram = ridged_gram(kept, scale)
     target = (outgoing @ kernel(rows, kept) - start @ kernel(kept, kept)) / scale
     return np.asarray(np.linalg.solve(gram, target.T).T / scale)
 
 
 def ridged_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
-    """The normalised kernel of whitened rows, kept away from singular."""
+    """The normalised kernel of whitened rows plus the ridge, so that it is not singular."""
     return kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(len(rows))

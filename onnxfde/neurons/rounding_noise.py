@@ -13,9 +13,9 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
 VALUE_STEPS = 255
-"""A value of 8 bits without sign."""
+"""Steps of an unsigned 8-bit value."""
 WEIGHT_STEPS = 64
-"""A weight of 8 bits that uses half of its range (see `running/runtime.py`)."""
+"""Steps on each side of zero of a signed 8-bit weight: half of its range (`running/runtime.py`)."""
 
 
 def rounding_noise(layer: Layer, x: FloatArray) -> float:

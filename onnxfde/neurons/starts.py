@@ -1,10 +1,12 @@
 """Where a free search starts: whitened rows for a wanted number of neurons.
 
-blocks        the rows of the merge tree's blocks
-strongest     twice as many blocks without those that matter least: ‖V_r‖² / [K⁻¹]_rr is
-exactly what the error rises by when neuron r goes and the others are refitted
-importance    original neurons drawn with odds ‖V_i‖ √K_ii
-random        rows drawn from a normal distribution
+    blocks        the rows of the merge tree's blocks
+    strongest     of twice as many blocks, those that matter most: ‖V_r‖² / [K⁻¹]_rr is exactly
+                  what the squared error rises by when neuron r goes and the others are refitted
+    importance    original neurons drawn with odds ‖V_i‖ √K_ii
+    random        rows drawn from a normal distribution
+
+The more unknowns there are, the fewer starts are tried.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from onnxfde.neurons.refit import ridged_gram
 from onnxfde.numbers import FloatArray
 
 FEW_STARTS = 2
+"""Starts for the largest problems: blocks and strongest, which cost no descent to find."""
 STARTS = ((500, 12), (4000, 6))
-"""Up to how many unknowns how many starts are tried: design figures for small layers say ten
-restarts, where a step takes a millisecond; FEW_STARTS above."""
+"""(unknowns, starts): up to so many unknowns in U′, so many starts; beyond, `FEW_STARTS`. Ten
+restarts beside the first two worked in prototypes; the limits and the six are chosen, not tuned."""
 
 
 def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list[FloatArray]:
-    """Starts with `count` neurons, the merge tree's first."""
+    """Starts with `count` neurons each: blocks, strongest, then importance and random in turns."""
     rows, tree = blocks.problem.rows, blocks.tree
     twice, _ = tree.cut(min(2 * count, tree.neurons))
     found = [tree.cut(count)[0], strongest(twice, count, objective)]
@@ -43,7 +46,7 @@ def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list
 
 
 def strongest(rows: FloatArray, count: int, objective: Objective) -> FloatArray:
-    """The `count` neurons whose loss a refit could make up for least."""
+    """The `count` neurons without which the error after a refit rises most."""
     fit = objective.fit(rows)
     scale = kernel_scale(rows)
     alone = np.sum(fit.outgoing**2, axis=0) * scale**2

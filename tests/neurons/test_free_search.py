@@ -240,7 +240,7 @@ def test_with_evidence_a_larger_eps_never_leaves_more_neurons() -> None:
     for eps in np.geomspace(0.005, 0.3, 25):
         found = search.within(float(eps))
         assert found is not None
-        assert search.error(found) <= eps or found is search.lossless
+        assert search.problem.expected_error(found) <= eps or found is search.lossless
         counts.append(found.layer.neurons)
     assert counts == sorted(counts, reverse=True)
     assert counts[0] < 24
