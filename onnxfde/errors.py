@@ -1,11 +1,11 @@
-"""Everything that can go wrong, on one page.
+"""All errors that onnxfde raises on purpose.
 
 OnnxfdeError            exit code 1
 ├── ModelError          the model file cannot be read, or is not valid
 ├── DataError           the data file does not fit the model
-├── AlgebraError        a polynomial system or a partition of it makes no sense
-├── OptionError         an option's value makes no sense for this model
-│   └── UsageError      options that cannot go together (exit code 2)
+├── AlgebraError        a polynomial system, or a partition of its variables, makes no sense
+├── OptionError         an option has a value that makes no sense
+│   └── UsageError      options that cannot be combined (exit code 2)
 ├── OutputError         the result cannot be written
 ├── TargetError         a target is not set up, cannot be reached, or cannot run a model
 ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 
 class OnnxfdeError(Exception):
-    """Root of the tree; its message is one line that names the culprit and the way out."""
+    """The base class; its message is one line that names the cause and a remedy."""
 
     exit_code = 1
 
@@ -44,7 +44,7 @@ class UsageError(OptionError):
 
 
 class OutputError(OnnxfdeError):
-    """The result cannot be written; whatever was there before is intact."""
+    """The result cannot be written; a file that was there before is intact."""
 
 
 class TargetError(OnnxfdeError):

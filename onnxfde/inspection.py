@@ -1,4 +1,4 @@
-"""Looking at a model without changing it: its layers, what could be merged, and near misses."""
+"""What `inspect` finds in a model: its layers, what could be merged, and what was refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from onnxfde.passes.result import Context, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.opening import Data, Model, open_data, open_model
 
-LADDER = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
-"""The ε that are shown: from none to about the most that leaves a network useful."""
+SHOWN_EPS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
+"""The ε for which neurons are counted. Chosen: from lossless to a change of a third; not tuned."""
 OTHER_ACTIVATIONS = (
     "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Gelu", "Erf", "Softplus", "Elu", "HardSwish",
 )  # fmt: skip
+"""Activations that are counted but not merged."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class LayerView:
     parameters: int
     lossless: int
     neurons_at: dict[float, int]
-    """Neurons left at each ε by merging and refitting."""
+    """Neurons left at each ε by merging blocks and refitting."""
     fewest_at: dict[float, int]
-    """What no layer can go below at that ε; 0 where nothing is known."""
+    """The fewest neurons that any layer needs to stay within each ε; 0 if no bound is known."""
     remark: str | None = None
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The layers of a model and its near misses."""
+    """The layers of a model, and square activations that were refused."""
 
     layers: tuple[LayerView, ...]
     refused: tuple[Refusal, ...]
@@ -63,7 +64,7 @@ def inspect(
     input_range: Range = DEFAULT_RANGE,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Find layers and what could be merged in them.
+    """Find layers, and how many neurons could be merged in them.
 
     >>> from onnxfde.demo import demo_model
     >>> [layer.neurons for layer in inspect(demo_model(), input_range=(0, 1)).layers]
@@ -74,11 +75,11 @@ def inspect(
     inputs, _ = open_data(graph, data, input_range)
     matches, refused = find_layers(graph)
     options = MergeOptions(quotient="refit")
-    studies = LayerStudies.begin(options, Context(inputs, progress), graph, graph, matches)
+    studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
     views = []
     for match in matches:
         progress.say(match.name)
-        views.append(viewed(studies.of(match, match)))
+        views.append(view_of(studies.study(match, match)))
     nothing = None if matches else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),
@@ -112,18 +113,18 @@ def other_activations(graph: Graph) -> dict[str, int]:
 
 
 def rounded_up(eps: float) -> str:
-    """A number that is certainly not below ε, with three digits."""
+    """The smallest number with three digits that is not below ε."""
     if eps == 0:
         return "0"
     unit = 10.0 ** (np.floor(np.log10(eps)) - 2)
     return f"{np.ceil(eps / unit) * unit:.3g}"
 
 
-def viewed(study: LayerStudy) -> LayerView:
-    """A layer with what is left of it at each step of the ladder, and what must be."""
+def view_of(study: LayerStudy) -> LayerView:
+    """A layer with the neurons left and the fewest possible at each ε shown."""
     layer, blocks = study.problem.layer, BlockSearch(study.problem)
     lossless = FreeSearch(study.problem, blocks).neurons_lossless
-    found = {eps: blocks.within(eps) for eps in LADDER}
+    merged = {eps: blocks.within(eps) for eps in SHOWN_EPS}
     return LayerView(
         name=study.problem.name,
         inputs=layer.inputs,
@@ -132,8 +133,8 @@ def viewed(study: LayerStudy) -> LayerView:
         parameters=layer.parameters,
         lossless=lossless,
         neurons_at={
-            eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in found.items()
+            eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in merged.items()
         },
-        fewest_at={eps: study.problem.fewest(eps) for eps in LADDER},
+        fewest_at={eps: study.problem.fewest(eps) for eps in SHOWN_EPS},
         remark=study.inputs.remark,
     )

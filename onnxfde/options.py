@@ -1,8 +1,8 @@
-"""What a user can ask for, as one value from the command line to the passes.
+"""What a user can ask for, as one value that goes from the command line to the passes.
 
-`MergeOptions` decide how neurons are merged, `Options` add where inputs come from and what is
-checked. Options that make no sense, alone or together, are refused when the value is made. Imports
-nothing heavy, so that `--help` stays fast.
+`MergeOptions` decide how neurons are merged; `Options` add where inputs come from and what is
+checked. Options that make no sense, alone or together, are refused when the value is created.
+Nothing heavy is imported, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Int8 = Literal["dynamic", "static"]
 Range = tuple[float, float]
 
 DEFAULT_EPS = 0.1
+"""Allowed relative change of a layer's output. Chosen; not tuned."""
 DEFAULT_RANGE = (-1.0, 1.0)
+"""Range of the inputs if the user says nothing about them. Chosen: where normalised inputs lie."""
 DEFAULT_SEED = 0
 
 CHOICES = {
@@ -41,8 +43,10 @@ CHOICES = {
     "int8": Int8,
 }
 PAPER_DEFAULTS = ("forward", "sum", "closure")
-ALMOST = 1e-9
-"""A share of neurons is rounded up, but not because of binary fractions."""
+"""`relation`, `norm` and `linkage` unless given."""
+SHARE_SLACK = 1e-9
+"""Subtracted before a share of neurons is rounded up, so that 7 % of 100 (in floating point
+7.000000000000001) are 7. Chosen: far above float64's rounding, far below one neuron."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,9 @@ class MergeOptions:
     semantics: Semantics = "budget"
     """What ε means: a bound on the change, or a pairwise threshold."""
     quotient: Quotient | None = None
-    """How a layer becomes fewer neurons; minimal for budget and single for paper unless given."""
+    """How a layer gets fewer neurons; minimal for budget and single for paper unless given."""
     seed: int = DEFAULT_SEED
-    """Of the random starts of minimal."""
+    """Seed of the random starts of minimal."""
     relation: Relation = "forward"
     """Paper: compare outgoing or incoming weights."""
     norm: Norm = "sum"
@@ -74,7 +78,7 @@ class MergeOptions:
     skip: tuple[str, ...] = ()
     """Not the layers whose name matches one of these globs."""
     int8: Int8 | None = None
-    """How values will be rounded to 8 bits: minimal then avoids large weights that cancel."""
+    """How values will be rounded to 8 bits; minimal then avoids large weights that cancel."""
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense, alone or together."""
@@ -123,8 +127,15 @@ class MergeOptions:
 
     @property
     def asks_for_count(self) -> bool:
-        """Whether a number of neurons is asked for instead of ε."""
+        """Whether the user asks for a number of neurons instead of ε."""
         return self.neurons is not None or self.keep is not None
+
+    @property
+    def method(self) -> Self:
+        """How to merge: the same without ε, counts and the choice of layers."""
+        return replace(
+            self, eps=DEFAULT_EPS, layer_eps=(), neurons=None, keep=None, layers=(), skip=()
+        )
 
     def capped(self, most: float) -> Self:
         """The same with no ε above `most`."""
@@ -132,19 +143,19 @@ class MergeOptions:
         return replace(self, eps=min(self.eps, most), layer_eps=by_layer)
 
     def eps_of(self, name: str) -> float:
-        """ε of one layer: its own, else that of a glob, else the common one."""
+        """ε of one layer: given by its name, else by a glob, else the common one."""
         own = dict(self.layer_eps)
         matching = (eps for glob, eps in self.layer_eps if fnmatchcase(name, glob))
         return own.get(name, next(matching, self.eps))
 
     def count_of(self, neurons: int) -> int | None:
-        """How many of a layer's neurons to leave, if that is what was asked for."""
+        """How many of a layer's neurons to leave; None if ε decides."""
         if self.keep is not None:
-            return max(1, math.ceil(self.keep * neurons - ALMOST))
+            return max(1, math.ceil(self.keep * neurons - SHARE_SLACK))
         return self.neurons
 
     def selected(self, names: Sequence[str]) -> list[str]:
-        """The layers to work on; unknown names and globs without a match are errors."""
+        """The layers to work on; a name or glob that matches no layer is an error."""
         for wanted in (*(name for name, _ in self.layer_eps), *self.layers, *self.skip):
             if names and not any(listed(n, (wanted,)) for n in names):
                 raise OptionError(
@@ -155,7 +166,7 @@ class MergeOptions:
 
 
 def listed(name: str, globs: tuple[str, ...]) -> bool:
-    """Whether a layer's name is given, or matches a glob."""
+    """Whether a layer's name equals or matches one of the globs."""
     return any(name == glob or fnmatchcase(name, glob) for glob in globs)
 
 
@@ -166,15 +177,15 @@ class Options(MergeOptions):
     data: str | Path | Mapping[str, Array] | None = None
     """Real inputs: a file, or arrays by the names of the model's inputs."""
     input_range: Range | None = None
-    """The range of the inputs, and what the certificate is about; the default one if not given."""
+    """The range of the inputs, which the certificate covers; the default one if not given."""
     verify: bool = True
     """Run the result beside the original and compare them."""
     certify: bool | None = None
-    """Bound the change of every output for all inputs in the range; None: if that is cheap."""
+    """Bound the change of every output for all inputs in the range; None: only if that is cheap."""
     max_certified_error: float | None = None
-    """Merge only as much as keeps that bound below this."""
+    """Merge only as much as keeps that bound within this."""
     force: bool = False
-    """Optimize again what the same settings made before."""
+    """Optimize a model again even if onnxfde made it with the same settings."""
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense, alone or together."""
@@ -183,7 +194,7 @@ class Options(MergeOptions):
 
     @classmethod
     def given(cls, eps: float, **more: Unpack[MoreOptions]) -> Options:
-        """Options as Python callers write them: a single glob, ε by layer as a mapping."""
+        """Options as Python callers write them: a single glob, ε of layers as a mapping."""
         settled: dict[str, Any] = dict(more)
         for name in ("layers", "skip"):
             globs = settled.get(name, ())

@@ -1,4 +1,4 @@
-"""How long work tells what it is doing, how far it is, and where the time goes."""
+"""How long-running work reports what it is doing, how far it is, and how long stages take."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Progress:
-    """Hears of long work. By default nobody listens, and only the time is kept."""
+    """Receives reports of long-running work; by default it ignores them and only keeps times."""
 
     say: Callable[[str], None] = lambda text: None
     """What is being done now."""
     at: Callable[[int, int], None] = lambda done, total: None
-    """How many steps of that are done, and how many there are."""
+    """How many steps of that are done, and how many there are in total."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent so far, by stage."""
 
@@ -29,5 +29,5 @@ class Progress:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
     def restarted(self) -> Progress:
-        """The same listener, for a new piece of work that has taken no time yet."""
+        """The same receiver for new work, with all times at zero."""
         return replace(self, seconds={})

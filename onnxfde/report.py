@@ -13,9 +13,11 @@ from onnxfde.proof.certificate import Certificate
 from onnxfde.running.verification import Verification
 
 SCHEMA = 1
+"""Grows when a field changes its meaning."""
 STAGES = (
     "load", "match", "partition", "quotient", "fold", "certify", "int8", "verify", "save",
 )  # fmt: skip
+"""Keys of `seconds`, in the order of the work."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,18 @@ class Quantized:
 
     mode: Int8
     weights: int
-    """How many are stored in 8 bits."""
+    """How many weight tensors are stored in 8 bits."""
     bytes: Change
-    """Of the model in floating point, and in 8 bits."""
+    """Of the model in floating point and in 8 bits."""
     merged: Verification | None
-    """The merged model before it, beside the original; None if nothing was merged."""
+    """The merged model in floating point compared with the original; None if nothing was merged."""
     unmerged: str | None
     """Why nothing was merged, if nothing was."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a run did."""
+    """Everything that a run did."""
 
     version: str
     settings: dict[str, Any]
@@ -59,7 +61,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     output_sha256: str | None = None
     unchanged: str | None = None
-    """Why the output is the input (or that in another format), if it is."""
+    """Why the output is the input (perhaps in another format), if it is."""
 
     @property
     def changed(self) -> bool:
@@ -68,12 +70,9 @@ class Report:
 
     @property
     def grp_percent(self) -> float:
-        """Remaining nonzero parameters in percent of the original's."""
-        return (
-            100 * self.parameters.after / self.parameters.before
-            if self.parameters.before
-            else 100.0
-        )
+        """Remaining parameters in percent of those of the original."""
+        before, after = self.parameters.before, self.parameters.after
+        return 100 * after / before if before else 100.0
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready data."""

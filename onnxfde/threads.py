@@ -1,7 +1,7 @@
-"""How many threads linear algebra may take.
+"""How many threads linear algebra may use.
 
-Products of small matrices gain nothing from a second thread, and lose much where other work keeps
-the cores busy: their threads wait for each other. Only libraries that are loaded already are told.
+Products of small matrices gain nothing from a second thread, and lose much if other work keeps the
+cores busy, because the threads wait for each other. Only BLAS libraries already loaded are limited.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SMALL_PROBLEM = 1_000_000
-"""Numbers in a problem, below which one thread is enough."""
+"""Weights of a layer below which one thread is used. Chosen; not tuned."""
 
 
 @contextmanager
 def few_threads(size: int) -> Iterator[None]:
-    """One thread for a small problem, as many as there are for others."""
+    """Use one thread for a small problem, and all threads for others."""
     if size >= SMALL_PROBLEM:
         yield
         return

@@ -1,4 +1,4 @@
-"""The passes: one file each, every pass a frozen dataclass."""
+"""Passes over a graph: one file per pass, each pass a frozen dataclass."""
 
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.merge_neurons import MergeNeurons

@@ -1,15 +1,16 @@
-"""fold-affine: two affine maps with nothing between them become one, where that is smaller.
+"""fold-affine: two affine maps in a row become one where that takes fewer parameters.
 
     W₂ (W₁ x + b₁) + b₂   ⇒   (W₂ W₁) x + (W₂ b₁ + b₂)
 
-Constant factors and terms in between are part of W₁ and b₁; Identity, Dropout and a harmless
-Flatten stay where they are. Nothing else may read the value in between, both maps have one dtype
-and one feature axis (and opset 7, before which constants broadcast by other rules), and the model
-must store fewer parameters afterwards: weights that something else reads stay, and count.
+Constant factors and terms in between belong to W₁ and b₁; Identity, Dropout and a Flatten that
+keeps the features stay where they are. Nothing else may read the value in between, both maps must
+have the same dtype and feature axis (and opset 7 or later: before, constants broadcast by other
+rules), and the model must store fewer parameters afterwards. Weights that something else reads stay
+and are counted.
 
 The product is computed in float64 and rounded once. That costs u·|W₂W₁| ≤ u·|W₂||W₁|, no more than
-one rounding of the value in between costs already, so cancellation in the product is no reason to
-refuse; a cast that does worse (overflow, underflow, NaN) is.
+rounding the value in between once, so cancellation in the product is no reason to refuse; a cast
+that does worse (overflow, underflow, NaN) is.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from onnxfde.passes.result import Context, Fold, PassResult
 
 @dataclass(frozen=True)
 class FoldAffine:
-    """Fold affine maps that follow each other directly."""
+    """Fold affine maps that directly follow each other."""
 
     name: ClassVar[str] = "fold-affine"
 
     def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
-        """Fold one pair after the other, the largest saving first, while that is smaller."""
+        """Fold one pair after the other, the largest saving first, until none saves anything."""
         progress, folds = (context or Context()).progress, list[Fold]()
         with progress.timed("fold"):
             best, refused = best_pair(graph)
@@ -55,19 +56,19 @@ class FoldAffine:
 
 @dataclass(frozen=True, eq=False)
 class AffinePair:
-    """Two affine maps in a row; the first one holds the constants that stand between them."""
+    """Two affine maps in a row; the first one includes the constants between them."""
 
     first: Affine
     between: tuple[NodeProto, ...]
     second: Affine
     parameters: int
-    """Values that the two maps store, with the constants in between."""
+    """Values that the two maps and the constants in between store."""
     shared: int
-    """Values among them that something else reads as well, and that stay."""
+    """Those of them that something else reads too, so that they stay."""
 
     @property
     def folded_size(self) -> int:
-        """Values that one map in their place stores."""
+        """Values that one map in their place would store."""
         bias = np.any(self.first.bias) or np.any(self.second.bias)
         return len(self.second.weight) * (int(self.first.weight.shape[1]) + int(bias))
 
@@ -78,11 +79,11 @@ class Folded:
 
     pair: AffinePair
     values: FloatArray
-    """Weight and, in the last column, bias, as they are stored."""
+    """Its weight and, in the last column, its bias, rounded as they are stored."""
 
 
 def best_pair(graph: Graph) -> tuple[Folded | None, list[Refusal]]:
-    """The pair whose folding saves most, as one map; the reasons why those before it cannot be."""
+    """The pair whose folding saves most, and why pairs that would save more are refused."""
     refused: list[Refusal] = []
     for pair in sorted(find_pairs(graph), key=lambda p: p.folded_size - p.parameters):
         try:
@@ -94,7 +95,7 @@ def best_pair(graph: Graph) -> tuple[Folded | None, list[Refusal]]:
 
 
 def find_pairs(graph: Graph) -> list[AffinePair]:
-    """All pairs in node order; where something else stands in between there is none."""
+    """All pairs in node order."""
     pairs = []
     for node in graph.model.graph.node:
         if op(node) in AFFINE:
@@ -123,7 +124,7 @@ def find_pair(graph: Graph, node: NodeProto) -> AffinePair:
 
 
 def stored_values(graph: Graph, nodes: list[NodeProto]) -> tuple[int, int]:
-    """How many parameters some nodes read (floats that are not scalars), and how many others do."""
+    """How many parameters (floats, no scalars) nodes read, and how many of these others read."""
     total = shared = 0
     names = [name for node in nodes for name in node.input]
     for name in dict.fromkeys(names):
@@ -145,7 +146,7 @@ def check_smaller(pair: AffinePair, after: int) -> None:
 
 
 def folded_map(pair: AffinePair) -> FloatArray:
-    """(W₂ W₁, W₂ b₁ + b₂) as it reads back after the cast; NoMatch if that is not just rounding."""
+    """(W₂ W₁, W₂ b₁ + b₂) after the cast; NoMatch if the cast does more than rounding."""
     first = np.column_stack([pair.first.weight, pair.first.bias])
     second, dtype = pair.second, pair.second.dtype
     with np.errstate(over="ignore", invalid="ignore"):
@@ -159,14 +160,14 @@ def folded_map(pair: AffinePair) -> FloatArray:
 
 
 def composed(weight: FloatArray, bias: FloatArray, first: FloatArray) -> FloatArray:
-    """An affine map behind another one, whose bias is its last column."""
+    """An affine map applied after another one, whose bias is its last column."""
     result = weight @ first
     result[:, -1] += bias
     return result
 
 
 def fold(graph: Graph, found: Folded) -> Fold:
-    """Give the second map of a pair the product's values, and take the first one out."""
+    """Write the product into the second map of a pair and remove the first one."""
     pair, values = found.pair, found.values
     before = count_parameters(graph.model)
     edit = Edit(graph, pair.second.dtype)

@@ -1,15 +1,14 @@
-"""From a layer in the graph to its problem and its frontier, each made once and remembered.
+"""What a pass needs to know about a layer: its problem, and the frontier of smaller layers.
 
-    match → what flows into it (`recording`) → `Problem` → `Frontier`
+    layer in the graph → its inputs (`layer_inputs`) → `Problem` → `Frontier`
 
-A layer behind others that were merged is another problem for every choice made there, so a study is
-remembered together with the choices before it.
+If layers before it were merged, a layer sees other inputs. Each combination of what those layers
+became is studied once and remembered.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
@@ -28,14 +27,14 @@ from onnxfde.running.recording import Recording
 
 @dataclass(frozen=True, eq=False)
 class LayerStudy:
-    """One layer, what is known of its inputs, and how few neurons it needs."""
+    """One layer: the problem of shrinking it, the frontier of solutions, and its inputs."""
 
     problem: Problem
     frontier: Frontier
     inputs: LayerInputs
 
-    def measured(self, after: Layer, merged: bool) -> float:
-        """The change on rows held out, where there are any, or else on the samples."""
+    def measured_error(self, after: Layer, merged: bool) -> float:
+        """The change on held-out rows; if there are none or nothing was merged, on the samples."""
         if self.problem.evidence is None or not merged:
             return self.problem.layer.change_to(after, self.inputs.samples)
         return self.problem.evidence.held_out.error(after)
@@ -43,48 +42,45 @@ class LayerStudy:
 
 @dataclass(eq=False)
 class LayerStudies:
-    """The layers of one network while they are merged, one after the other."""
+    """Studies of the layers of one network while they are merged one after the other."""
 
     options: MergeOptions
     context: Context
     original: Recording
+    """Values in the original network."""
     current: Recording
-    """Of the network as it is now, with some layers merged."""
-    chosen: tuple[Reduced, ...] = ()
-    """What earlier layers became."""
+    """Values in the network as it is now, with some layers merged."""
+    replaced: tuple[Reduced, ...] = ()
+    """What the layers merged so far became."""
 
     @classmethod
-    def begin(
+    def started(
         cls, options: MergeOptions, context: Context, graph: Graph, work: Graph, layers: list[Match]
     ) -> LayerStudies:
-        """Record what flows in a network; `work` is the copy of it that will be edited."""
-        memory = {} if context.memory is None else context.memory
-        if graph not in memory:
-            memory[graph] = Recording.of(graph, context.inputs, context.progress)
-            taught = options.quotient_used == "minimal"
-            record_layers(memory[graph], layers, with_results=taught)
-        original: Recording = memory[graph]
-        return cls(options, context, original, original.on(work))
+        """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
 
-    def of(self, now: Match, found: Match) -> LayerStudy:
-        """The study of a layer as it is `now`; `found` is the layer in the original network."""
-        method = (self.options.semantics, self.options.quotient_used, self.options.relation)
-        details = (self.options.norm, self.options.linkage, self.options.seed, self.options.int8)
-        key = (self.original, found.name, self.chosen, method, details)
-        memory: dict[Any, LayerStudy] = {} if self.context.memory is None else self.context.memory
-        if key not in memory:
-            memory[key] = self._made(now, found)
-        return memory[key]
+        def record() -> Recording:
+            recording = Recording.of(graph, context.inputs, context.progress)
+            record_layers(recording, layers, with_results=needs_evidence(options))
+            return recording
 
-    def edited(self, match: Match, became: Reduced) -> None:
-        """Note that a layer was replaced."""
-        self.chosen = (*self.chosen, became)
-        self.current.edited(match.incoming.node.output[0])
+        original = context.remembered(graph, record)
+        return cls(options, context, original, original.for_copy(work))
 
-    def _made(self, now: Match, found: Match) -> LayerStudy:
+    def study(self, now: Match, found: Match) -> LayerStudy:
+        """The study of a layer as it is `now`; `found` is the same layer in the original."""
+        key = (self.original, found.name, self.replaced, self.options.method)
+        return self.context.remembered(key, lambda: self._new_study(now, found))
+
+    def note_replaced(self, match: Match, became: Reduced) -> None:
+        """Take note that a layer was replaced, which changes the values after it."""
+        self.replaced = (*self.replaced, became)
+        self.current.forget(match.incoming.node.output[0])
+
+    def _new_study(self, now: Match, found: Match) -> LayerStudy:
         inputs = layer_inputs(self.current, now)
         evidence = None
-        if self.options.quotient_used == "minimal":
+        if needs_evidence(self.options):
             evidence = evidence_for(inputs, now, self.current, found, self.original)
         problem = Problem(
             layer=now.layer,
@@ -96,9 +92,13 @@ class LayerStudies:
             int8=self.options.int8 is not None,
             name=now.name,
         )
-        return LayerStudy(
-            problem, frontier_of(problem, self.options, self.context.progress), inputs
-        )
+        frontier = frontier_of(problem, self.options, self.context.progress)
+        return LayerStudy(problem, frontier, inputs)
+
+
+def needs_evidence(options: MergeOptions) -> bool:
+    """Whether neurons are fitted to the outputs of the original network."""
+    return options.quotient_used == "minimal"
 
 
 def frontier_of(problem: Problem, options: MergeOptions, progress: Progress) -> Frontier:

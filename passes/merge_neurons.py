@@ -1,9 +1,9 @@
 """merge-neurons: affine(U) → σ → affine(V, c)  ⇒  the same with fewer neurons.
 
-`budget`: the fewest neurons whose quotient changes the layer's output by at most ε (relative L2);
-with `minimal` they are chosen freely, with `refit` and `single` they stand for blocks of neurons.
-`paper`: neurons within ε of each other (the paper's Definition 1) become one block, and each block
-the neurons that its quotient gives it. `erode`: the same with distances as ERODE computes them.
+`budget`: the fewest neurons that change the layer's output by at most ε (relative L2). With
+`minimal` they are chosen freely, with `refit` and `single` each stands for a block of neurons.
+`paper`: neurons within ε of each other (the paper's Definition 1) form a block, and the quotient
+decides how many neurons replace a block. `erode`: the same with distances as ERODE computes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MergeNeurons(MergeOptions):
 
     @classmethod
     def of(cls, options: MergeOptions) -> MergeNeurons:
-        """The pass for what a user asked for."""
+        """The pass that does what a user asked for."""
         return cls(**{f.name: getattr(options, f.name) for f in fields(MergeOptions)})
 
     def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
@@ -48,12 +48,12 @@ class MergeNeurons(MergeOptions):
         wanted = self.selected([match.name for match in matches])
         chosen = [match for match in matches if match.name in wanted]
         with progress.timed("partition"):
-            studies = LayerStudies.begin(self, context, graph, work, chosen)
+            studies = LayerStudies.started(self, context, graph, work, chosen)
         changes = []
         for found in chosen:
             try:
                 with progress.timed("match"):
-                    now = reread(work, found) if studies.chosen else found
+                    now = reread(work, found) if studies.replaced else found
             except NoMatch as reason:
                 refused.append(Refusal(found.name, str(reason)))
                 continue
@@ -64,21 +64,21 @@ class MergeNeurons(MergeOptions):
     def merged(
         self, work: Graph, now: Match, found: Match, studies: LayerStudies, context: Context
     ) -> LayerChange:
-        """Merge one layer in place, if that is allowed, and say what became of it."""
+        """Merge one layer of `work` in place, if the options allow it; returns what changed."""
         progress, layer = context.progress, now.layer
         progress.say(f"{now.name}: {layer.inputs}-{layer.neurons}-{layer.outputs}")
         with progress.timed("partition"), few_threads(layer.size):
-            study = studies.of(now, found)
+            study = studies.study(now, found)
             reduced, useful = self.choice(study)
             change = self.change(study, reduced, useful)
         if reduced is not None and change.changed:
             with progress.timed("quotient"):
                 write_layer(work, now, reduced.layer)
-                studies.edited(now, reduced)
+                studies.note_replaced(now, reduced)
         return change
 
     def choice(self, study: LayerStudy) -> tuple[Reduced | None, float | None]:
-        """The smaller layer that the options ask for, or else an ε that would make one."""
+        """The smaller layer that the options ask for; if there is none, an ε that gives one."""
         frontier, problem = study.frontier, study.problem
         count = self.count_of(problem.layer.neurons)
         if count is not None:
@@ -86,13 +86,13 @@ class MergeNeurons(MergeOptions):
         eps = self.eps_of(problem.name)
         found = frontier.within(eps)
         useful = frontier.smallest_eps() if found is None else None
-        worth_telling = useful is not None and math.isfinite(useful) and useful > eps
-        return found, useful if worth_telling else None
+        helps = useful is not None and math.isfinite(useful) and useful > eps
+        return found, useful if helps else None
 
     def change(
         self, study: LayerStudy, reduced: Reduced | None, useful: float | None
     ) -> LayerChange:
-        """What is reported of a layer."""
+        """What the report says about a layer."""
         problem, remark = study.problem, study.inputs.remark
         if reduced and not reduced.layer.finite:
             reduced, remark = None, "its merged weights overflow the stored type"
@@ -111,7 +111,7 @@ class MergeNeurons(MergeOptions):
             eps=None if by_count else self.eps_of(problem.name),
             error=reduced.error if reduced else 0.0,
             lower_bound=problem.lower_bound(after.neurons),
-            measured_error=study.measured(after, merged=reduced is not None),
+            measured_error=study.measured_error(after, merged=reduced is not None),
             dtype=problem.dtype.name,
             useful_eps=useful,
             remark=remark,

@@ -1,4 +1,4 @@
-"""quantize: weights and values in 8 bits, by onnxruntime's quantizer (`running/int8.py`)."""
+"""quantize: weights and values in 8 bits, with onnxruntime's quantizer (`running/int8.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from onnxfde.graph.model import Graph
 from onnxfde.options import Int8
 from onnxfde.passes.result import Context, PassResult
-from onnxfde.running.int8 import quantize, refuse, small_weights
+from onnxfde.running.int8 import quantize, require_quantizable, small_weights
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Quantize:
     """Round weights and values to 8 bits."""
 
     mode: Int8 = "dynamic"
-    """Ranges of values: found in each run, or (static) measured once on the data."""
+    """Where ranges of values come from: each run (dynamic), or the data (static)."""
 
     name: ClassVar[str] = "quantize"
 
     def check(self, graph: Graph) -> None:
-        """Refuse a model that the quantizer would spoil, before any work is done."""
-        refuse(graph)
+        """Raise for a model that the quantizer would damage, before any work is done."""
+        require_quantizable(graph)
 
     def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
         """A copy in 8 bits."""

@@ -1,9 +1,10 @@
-"""What every pass takes and gives: a graph goes in, a `PassResult` says what changed."""
+"""What every pass takes and returns: a graph goes in, a `PassResult` says what changed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
@@ -12,8 +13,9 @@ from onnxfde.numbers import Blocks
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 
-WIDTH = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes of a number by its type."""
+_T = TypeVar("_T")
+
+BYTES_PER_NUMBER = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
@@ -26,32 +28,32 @@ class LayerChange:
     neurons_before: int
     neurons_after: int
     neurons_lossless: int | None
-    """How many neurons compute the same up to rounding, where that was looked for."""
+    """How many neurons compute the same up to rounding; None if the method does not look for it."""
     parameters_before: int
     parameters_after: int
     blocks: Blocks
     eps: float | None
     error: float
-    """Relative change of the centred output in the metric."""
+    """Relative change of the output in the metric."""
     lower_bound: float | None
-    """No layer with as few neurons has a smaller error; None where nothing is known."""
+    """No layer with so few neurons has a smaller error; None if no bound is known."""
     measured_error: float
-    """The same change on real inputs of the layer, for minimal on rows that were held out."""
+    """The same change on sample inputs of the layer; for minimal with data, on held-out rows."""
     dtype: str
     useful_eps: float | None = None
-    """An ε at which something would merge, when nothing did."""
+    """An ε at which something would merge, if nothing did."""
     remark: str | None = None
     activation: str = "square"
 
     @property
     def bytes_before(self) -> int:
         """Bytes of its weights."""
-        return self.parameters_before * WIDTH[self.dtype]
+        return self.parameters_before * BYTES_PER_NUMBER[self.dtype]
 
     @property
     def bytes_after(self) -> int:
-        """Bytes of what is left of them."""
-        return self.parameters_after * WIDTH[self.dtype]
+        """Bytes of the weights that are left."""
+        return self.parameters_after * BYTES_PER_NUMBER[self.dtype]
 
     @property
     def changed(self) -> bool:
@@ -59,7 +61,7 @@ class LayerChange:
         return self.neurons_after != self.neurons_before
 
     def undone(self) -> LayerChange:
-        """The layer as it is when the change is not made after all."""
+        """The layer as reported if the change is not made after all."""
         return replace(
             self,
             neurons_after=self.neurons_before,
@@ -73,32 +75,32 @@ class LayerChange:
 
 @dataclass(frozen=True)
 class Fold:
-    """Two affine maps that became one, and the parameters that the model stores for them."""
+    """Two affine maps that became one, and how many parameters the model stores for them."""
 
     first: str
     second: str
     parameters_before: int
     parameters_after: int
-    """Of the one map, and of the old weights that something else still reads."""
+    """Those of the one map, and those of old weights that something else still reads."""
     dtype: str
 
 
 @dataclass(frozen=True, eq=False)
 class PassResult:
-    """The graph after a pass (the very same one if nothing changed) and what happened to it."""
+    """The graph after a pass (the same object if nothing changed) and what changed."""
 
     graph: Graph
     layers: tuple[LayerChange, ...] = ()
-    """What became of the layers that were to be changed."""
+    """The layers that were selected, changed or not."""
     refused: tuple[Refusal, ...] = ()
     """Activations that belong to no layer that could be changed."""
     folded: tuple[Fold, ...] = ()
     unfolded: tuple[Refusal, ...] = ()
     """Affine maps side by side that stay two."""
     small_weights: int = 0
-    """How many weights were put into 8 bits."""
+    """How many weight tensors were rounded to 8 bits."""
     found: tuple[LayerSize, ...] = ()
-    """All layers of the graph before the pass, whether they were to be changed or not."""
+    """All layers of the graph before the pass, selected or not."""
 
     @property
     def model(self) -> ModelProto:
@@ -112,7 +114,7 @@ class PassResult:
         return layers or bool(self.folded) or bool(self.small_weights)
 
     def then(self, after: PassResult) -> PassResult:
-        """What this pass and another one after it did together."""
+        """What this pass and one after it did together."""
         return PassResult(
             graph=after.graph,
             layers=self.layers + after.layers,
@@ -126,17 +128,26 @@ class PassResult:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a pass may know besides the graph, and what it remembers for the next time."""
+    """What a pass may know besides the graph, and what it remembers between two applications."""
 
     inputs: InputSource = field(default_factory=InputSource)
     progress: Progress = field(default_factory=Progress)
-    memory: dict[Any, Any] | None = None
-    """Where passes keep what they have worked out, so that applying one again to the same graph
-    with another ε is quick; None to keep nothing."""
+    memory: dict[Hashable, Any] | None = None
+    """What passes have computed, so that applying one again with another ε is quick; None to keep
+    nothing."""
+
+    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` returns; with a memory it is called only once per key."""
+        if self.memory is None:
+            return make()
+        if key not in self.memory:
+            self.memory[key] = make()
+        found: _T = self.memory[key]
+        return found
 
 
 class Pass(Protocol):
-    """Changes a graph; a frozen dataclass whose fields are its options."""
+    """Something that changes a graph; a frozen dataclass whose fields are its options."""
 
     @property
     def name(self) -> str:

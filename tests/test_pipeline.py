@@ -266,7 +266,7 @@ def test_an_unstable_chain_is_measured_in_plain_coefficients() -> None:
         c=C,
     )
     report = onnxfde.optimize(model, eps=0.01, input_range=(0, 100), verify=False).report
-    assert "overflow on the inputs given" in (report.layers[0].remark or "")
+    assert "overflow on these samples" in (report.layers[0].remark or "")
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared folder with real models is not here")

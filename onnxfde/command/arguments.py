@@ -1,4 +1,4 @@
-"""Arguments that commands share, and how their texts are read."""
+"""Arguments that several commands share, and how their text is parsed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print reaso
 
 
 def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
-    """`0.1` and `LAYER=0.05` as the ε of all layers and those of single ones."""
+    """The ε of all layers (`0.1`) and those of single layers (`LAYER=0.05`)."""
     overall, by_layer = None, {}
     for text in values:
         name, _, number = text.rpartition("=")
@@ -80,9 +80,9 @@ def range_of(text: str | None) -> Range:
 
 
 def remark_on_range(data: Path | None, input_range: str | None) -> None:
-    """Say that the inputs were guessed."""
+    """Say on stderr that the range of the inputs is a guess."""
     if data is None and input_range is None:
         typer.echo(
-            "note: inputs are taken to be in [-1, 1]; --data or --input-range gives better results",
+            "note: inputs are assumed to be in [-1, 1]; --data or --input-range works better",
             err=True,
         )

@@ -12,19 +12,20 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from onnxfde.command.tables import console, line
+from onnxfde.command.terminal import console, print_line
 from onnxfde.machines.ratios import Ratio
 from onnxfde.machines.results import BatchResult, Comparison, ModelResult, ModelSize, TargetResult
 
 UNLIMITED = 1000
-"""Width in characters of a table that goes to a file, which need not be cut; chosen."""
+"""Width in characters of a table that goes to a file. Chosen: wider than any table."""
 UNKNOWN = "–"
 SIZE_COLUMNS = ("size", "parameters", "mult-adds")
 LOAD_COLUMNS = ("load", "memory")
 TIME_COLUMNS = ("batch", "speed-up (95 %)", "p50", "p90", "min")
 COUNT_COLUMNS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
 NARROWEST_NAME = 12
-"""Characters that the names of models get at least, however narrow the terminal; chosen."""
+"""Characters that the names of models get at least, however narrow the terminal. Chosen; not
+tuned."""
 NOTABLE_DIFFERENCE = 1e-5
 """Differences of outputs that deserve a warning: five times the largest on ARM, 2.1e-6 for int8 in
 benchmarks/latency/RESULTS.md."""
@@ -42,12 +43,12 @@ def show_comparison(found: Comparison, out: Console | None = None) -> None:
         out.width = out.width if out.is_terminal else UNLIMITED
     for result in found.targets:
         if result.error is None:
-            line(out, heading(result, found))
+            print_line(out, heading(result, found))
             show_target(out, found, result)
     if all(result.error for result in found.targets):
         out.print(size_table(found, None))
     for text in (*errors(found), *remarks(found)):
-        line(out, text)
+        print_line(out, text)
 
 
 def show_target(out: Console, found: Comparison, result: TargetResult) -> None:

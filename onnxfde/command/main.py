@@ -1,4 +1,4 @@
-"""The command line: parse, call, print, and turn one class of errors into one line."""
+"""The command line: all commands, and errors that end in one line on stderr."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 from onnxfde import __version__
-from onnxfde.command.bench import bench_command, targets
+from onnxfde.command.bench_command import bench_command
 from onnxfde.command.demo_command import demo_command
-from onnxfde.command.look_commands import inspect_command, verify_command
+from onnxfde.command.inspect_command import inspect_command
 from onnxfde.command.optimize_command import optimize_command
+from onnxfde.command.target_command import targets
+from onnxfde.command.verify_command import verify_command
 from onnxfde.errors import OnnxfdeError
 
 
@@ -73,7 +75,7 @@ app.add_typer(targets, name="target")
 
 
 def main() -> None:
-    """Entry point; a termination, or the end of the terminal, cleans up like an interruption."""
+    """Entry point; SIGTERM and SIGHUP clean up as an interruption does."""
     for name in {"SIGTERM", "SIGHUP"} & set(dir(signal)):
         signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     app(prog_name="onnxfde")

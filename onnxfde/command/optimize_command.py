@@ -20,7 +20,7 @@ from onnxfde.command.arguments import (
     range_of,
     remark_on_range,
 )
-from onnxfde.command.fields import takes_fields
+from onnxfde.command.dataclass_options import takes_fields
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from onnxfde.report import Report
 
 SMALL_MODEL = 4_000_000
-"""Bytes of a model below which a second BLAS thread costs more than it gains; see `threads.py`."""
+"""Bytes below which a model is small: a million float32 numbers, as in `threads.py`."""
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """What follows `onnxfde optimize`."""
+class OptimizeArguments:
+    """The arguments and options of `onnxfde optimize`."""
 
     model: In
     out: Annotated[
@@ -78,7 +78,7 @@ class Arguments:
     quotient: Annotated[
         Quotient | None,
         typer.Option(
-            help="How a layer becomes fewer neurons: minimal chooses them freely, the others "
+            help="How a layer gets fewer neurons: minimal chooses them freely, the others "
             "merge blocks. [default: minimal for budget, single for paper]"
         ),
     ] = None
@@ -95,7 +95,7 @@ class Arguments:
     skip: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Not these layers (repeatable).")
     ] = None
-    seed: Annotated[int, typer.Option(metavar="N", help="Of minimal's random starts.")] = 0
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of minimal's random starts.")] = 0
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")] = (
         None
     )
@@ -124,7 +124,8 @@ class Arguments:
         ),
     ] = None
     force: Annotated[
-        bool, typer.Option("--force", help="Optimize again what these settings made before.")
+        bool,
+        typer.Option("--force", help="Optimize again even what onnxfde made with these settings."),
     ] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write.")] = False
     quiet: Quiet = False
@@ -132,7 +133,7 @@ class Arguments:
 
     @property
     def options(self) -> Options:
-        """What is asked of the pipeline."""
+        """The options of the pipeline."""
         overall, by_layer = parse_eps(self.eps or [])
         if self.eps and (self.neurons is not None or self.keep is not None):
             raise UsageError("--eps cannot be combined with --neurons or --keep")
@@ -159,22 +160,22 @@ class Arguments:
         )
 
 
-@takes_fields(Arguments)
-def optimize_command(given: Arguments) -> None:
+@takes_fields(OptimizeArguments)
+def optimize_command(given: OptimizeArguments) -> None:
     """Merge neurons of IN and write the smaller model to OUT."""
     spare_threads(given.model)
-    from onnxfde.command import tables
+    from onnxfde.command.report_table import show_report
 
-    written = run(given)
+    written = optimize_and_write(given)
     if not given.quiet:
         remark_on_range(given.data, given.input_range)
-        tables.show_report(written, "" if given.dry_run else str(given.out), given.verbose)
+        show_report(written, "" if given.dry_run else str(given.out), given.verbose)
 
 
-def run(given: Arguments) -> Report:
+def optimize_and_write(given: OptimizeArguments) -> Report:
     """Optimize and write; returns the report."""
     from onnxfde import pipeline
-    from onnxfde.command import tables
+    from onnxfde.command.progress_bar import progress_bar
     from onnxfde.graph import files
 
     options = given.options
@@ -182,7 +183,7 @@ def run(given: Arguments) -> Report:
     for target in targets:
         files.check_target(target)
     keep_apart(given.model, given.data, given.out, given.report)
-    with tables.progress(given.quiet) as progress:
+    with progress_bar(given.quiet) as progress:
         result = pipeline.optimized(given.model, options, progress)
         written = result.report if given.dry_run else result.save(given.out)
     if given.report is not None:
@@ -191,7 +192,7 @@ def run(given: Arguments) -> Report:
 
 
 def keep_apart(model: Path, data: Path | None, out: Path, report: Path | None) -> None:
-    """Refuse a report or a result in the place of another file of this run."""
+    """Refuse to write a report or a result over another file of this run."""
     taken = [model.resolve(), data and data.resolve(), out.resolve()]
     if report is not None and report.resolve() in taken:
         raise UsageError(
@@ -202,6 +203,6 @@ def keep_apart(model: Path, data: Path | None, out: Path, report: Path | None) -
 
 
 def spare_threads(*models: Path) -> None:
-    """Keep BLAS to one thread for small models, which gain nothing from more; call it first."""
+    """Limit BLAS to one thread for small models; must be called before numpy is imported."""
     if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,8 +1,8 @@
-"""A small network that ships with the package, and rows to try it on.
+"""A small network that ships with the package, and data for it.
 
-The derivatives of the 7-species glycolytic oscillator, learned by a 7-120-7 network with x² in
-torch and exported with torch.onnx (`benchmarks/make_demo.py` makes both files). Inputs are in
-[0, 1].
+A 7-120-7 network with x² that was trained in torch on the derivatives of the 7-species glycolytic
+oscillator and exported with torch.onnx (`benchmarks/make_demo.py` makes both files). Its inputs are
+in [0, 1].
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 
 def demo_model() -> Path:
-    """The model."""
+    """The file of the model."""
     return Path(__file__).parent / "gly.onnx"
 
 
 def demo_data() -> Path:
-    """300 test rows: `x` and the targets `y`."""
+    """The file of 300 test rows: inputs `x` and targets `y`."""
     return Path(__file__).parent / "gly.npz"

@@ -1,4 +1,4 @@
-"""Where a model's inputs come from: data that the user gave, or a range."""
+"""Where a model's inputs come from: the user's data, or random numbers in a range."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from onnxfde.options import DEFAULT_RANGE, Range
 from onnxfde.running.samples import Samples, random_samples
 
 MEASURED_ROWS = 4096
-"""Random inputs that layers are measured on: enough for the covariance of some hundred inputs."""
+"""Random inputs on which layers are measured. Chosen: enough for the covariance of a few hundred
+inputs; not tuned."""
 VERIFIED_ROWS = 1024
-"""Random inputs that a result is compared on, others than those it was measured on."""
+"""Random inputs on which a result is compared with the original. Chosen; not tuned."""
 DATA_ROWS = 16_384
-"""Rows of the data that layers are measured on, spread evenly over all of it: several times the
-width of the layers seen so far; more would take longer and tell little more."""
+"""Most rows of the data on which layers are measured, evenly spread over the data. Chosen: several
+times the inputs of the layers seen so far; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """Where a model's inputs come from."""
+    """Data, or a range for random inputs."""
 
     limits: Range = DEFAULT_RANGE
     data: Samples | None = None
     box_given: bool = False
-    """Whether the range is what a certificate is about although there is data."""
+    """Whether the user gave the range, so that the certificate covers it even if there is data."""
 
     def measuring_samples(self, graph: Graph) -> Samples:
-        """What to run a network on to see the values inside it."""
+        """The inputs on which the values inside a network are measured."""
         if self.data is not None:
             return self.data.some(DATA_ROWS)
         return random_samples(input_specs(graph), self.limits, MEASURED_ROWS)
 
     def verification_samples(self, graph: Graph) -> Samples:
-        """What to compare models on: the data, or random inputs not used for measuring."""
+        """The inputs on which models are compared: the data, or random inputs not measured on."""
         if self.data is not None:
             return self.data
         return random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
@@ -50,8 +51,8 @@ class InputSource:
         row_by_row = {s.name: arrays[s.name].ndim > len(s.dims) for s in self.data.specs}
         return {
             name: (
-                arrays[name].min(axis=0, keepdims=not single).astype(np.float64),
-                arrays[name].max(axis=0, keepdims=not single).astype(np.float64),
+                arrays[name].min(axis=0, keepdims=not without_batch).astype(np.float64),
+                arrays[name].max(axis=0, keepdims=not without_batch).astype(np.float64),
             )
-            for name, single in row_by_row.items()
+            for name, without_batch in row_by_row.items()
         }

@@ -1,11 +1,11 @@
 """Weights and values in 8 bits: the last step, for runtimes with integer arithmetic.
 
-    weights  w ≈ s·q,         q = −64 … 64     s for each output channel
-    values   x ≈ s·(q − z),   q = 0 … 255      s, z for each: `dynamic` finds them in each run,
-                                               `static` has them from data
+    weights  w ≈ s·q,         q = −64 … 64     one s per output channel
+    values   x ≈ s·(q − z),   q = 0 … 255      one s and z per value: `dynamic` finds them in each
+                                               run, `static` measures them once on the data
 
-Neurons are merged with a view to it: a step s of a hidden value h_r moves the outputs by V_r·s, so
-large V that cancel are avoided (`free_search`), and hidden values made equally large (`balance`).
+Merging takes the rounding into account: a step s of a hidden value h_r moves the outputs by V_r·s,
+so `free_search` avoids large V that cancel, and `balance` makes the hidden values equally large.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from onnxfde.running.runtime import quantized
 from onnxfde.running.samples import Samples
 
 CALIBRATION_ROWS = 512
-"""Rows that `static` measures ranges on: onnxruntime keeps all values of all rows in memory."""
-OPSET = 13
-"""The first with a scale for each channel."""
+"""Most rows on which `static` measures ranges: onnxruntime keeps all values of all rows in memory.
+Chosen; not tuned."""
+PER_CHANNEL_OPSET = 13
+"""The first opset of ONNX in which QuantizeLinear takes one scale per channel."""
 QUANTIZERS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
+"""Operators that only a quantized model has."""
 
 
 def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
-    """The model in 8 bits, with the names and the metadata it had."""
+    """The model in 8 bits, with its names and metadata unchanged."""
     given = prepared(graph)
     names = hide(given.graph)
     settle(given)
@@ -65,7 +67,10 @@ def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
 
 
 def put_in_order(graph: GraphProto) -> None:
-    """Every node after those that make what it reads, in its bodies too; else as they were."""
+    """Sort nodes so that each, with its bodies, comes after the nodes it reads from.
+
+    Apart from that the order stays as it is.
+    """
     nodes = list(graph.node)
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
     order: dict[int, None] = {}
@@ -85,7 +90,7 @@ def put_in_order(graph: GraphProto) -> None:
 def calibration(
     data: Samples | None, mode: Int8, names: dict[str, str]
 ) -> Iterator[dict[str, Array]] | None:
-    """What to measure ranges on, under the aliases of the inputs."""
+    """The inputs on which ranges are measured, under the aliases of their names."""
     if data is None or mode != "static":
         return None
     aliases = {name: alias for alias, name in names.items() if alias.startswith("v")}
@@ -98,8 +103,8 @@ def small_weights(model: ModelProto) -> int:
     return sum(t.data_type == TensorProto.INT8 and len(t.dims) > 1 for t in model.graph.initializer)
 
 
-def refuse(graph: Graph) -> None:
-    """Refuse models that the quantizer would spoil."""
+def require_quantizable(graph: Graph) -> None:
+    """Raise for a model that the quantizer would damage."""
     if any(node.op_type in QUANTIZERS for node in graph.model.graph.node):
         raise ModelError("--int8 needs a model in float32: this one is quantized already")
     kinds = {t.data_type for _, t in keyed_tensors(graph.model) if len(t.dims) > 1} & {*FLOATS}
@@ -114,14 +119,14 @@ def refuse(graph: Graph) -> None:
 
 
 def weight_names(model: ModelProto) -> set[str]:
-    """The values that stand where weights do."""
+    """The names of values in the place of weights."""
     return {node.input[1] for node in products(model)}
 
 
 def prepared(graph: Graph) -> ModelProto:
-    """A copy as the quantizer wants it: weights and biases inside and in initializers.
+    """A copy as the quantizer needs it: all weights and biases in initializers inside the model.
 
-    Stored shapes of weights would contradict those that it transposes.
+    Stored shapes are dropped: they would contradict weights that the quantizer transposes.
     """
     model = complete_copy(graph.model, graph.folder)
     model.graph.ClearField("value_info")
@@ -131,8 +136,8 @@ def prepared(graph: Graph) -> ModelProto:
         if constant is not None:
             model.graph.initializer.append(make_tensor(name, constant.values))
             model.graph.node.remove(next(n for n in model.graph.node if name in n.output))
-    if graph.opset < OPSET:
-        model = upgraded(model, OPSET)
+    if graph.opset < PER_CHANNEL_OPSET:
+        model = upgraded(model, PER_CHANNEL_OPSET)
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     return model
@@ -145,7 +150,7 @@ def unfit_nodes(graph: Graph, mode: Int8) -> dict[str, str]:
 
 
 def why_unfit(graph: Graph, node: NodeProto, mode: Int8) -> str:
-    """Why no integer kernel can compute a node; nothing if one can."""
+    """Why no integer kernel can compute a node; empty if one can."""
     kind, weight = op(node), graph.initializers.get(node.input[1])
     if kind == "MatMul" and graph.is_constant(node.input[0]):
         return "its weight is the first factor, and has to be the second"
@@ -159,16 +164,18 @@ def why_unfit(graph: Graph, node: NodeProto, mode: Int8) -> str:
 
 
 def why_unfit_gemm(graph: Graph, node: NodeProto, mode: Int8) -> str:
-    """Why no integer kernel can compute a Gemm."""
+    """Why no integer kernel can compute a Gemm; empty if one can."""
     options, bias = attributes(node), bias_of(node)
     if options.get("alpha", 1.0) != 1 or options.get("beta", 1.0) != 1:
         return "alpha or beta multiplies what is not constant"
     if mode == "dynamic":
-        return "transA has no integer kernel (--int8 static has)" if options.get("transA") else ""
-    vector = graph.is_constant(bias) and len(graph.initializers[bias].dims) == 1
-    return "" if not bias or vector else "its bias is no constant vector (--int8 dynamic takes any)"
+        missing = "transA has no integer kernel (--int8 static has one)"
+        return missing if options.get("transA") else ""
+    if not bias or (graph.is_constant(bias) and len(graph.initializers[bias].dims) == 1):
+        return ""
+    return "its bias is not a constant vector (--int8 dynamic takes any)"
 
 
 def excluded(unfit: Iterable[str]) -> list[str]:
-    """Nodes to leave alone, also under the name that the quantizer gives the MatMul of a Gemm."""
+    """Names of nodes to leave alone, and those that the quantizer gives to the MatMul of a Gemm."""
     return [name + suffix for name in unfit for suffix in ("", "_MatMul")]

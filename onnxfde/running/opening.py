@@ -1,4 +1,4 @@
-"""Opening what the user gives: a model, from a file or from memory, and data for it."""
+"""Opens what the user gives: a model, from a file or from memory, and data for it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from onnxfde.graph.tensors import external_tensors, locate
 from onnxfde.numbers import Array
 from onnxfde.options import Range
 from onnxfde.running.input_source import InputSource
-from onnxfde.running.samples import (
-    Samples,
-    check_range,
-    load_samples,
-    make_samples,
-)
+from onnxfde.running.samples import Samples, check_range, load_samples, make_samples
 
 Model = str | Path | ModelProto
 Data = str | Path | Mapping[str, Array]
@@ -57,8 +52,15 @@ def open_model(model: Model) -> Source:
     return Source(Graph(proto, path.parent), path, files.sha256(path))
 
 
+def open_model_or_ort(model: Model) -> Graph | Path:
+    """A model, or the path of a file in onnxruntime's own format."""
+    if isinstance(model, str | Path) and files.is_ort(model):
+        return Path(model)
+    return open_model(model).graph
+
+
 def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[InputSource, str | None]:
-    """Where inputs come from, and a hash of the data."""
+    """Where inputs come from, and a hash of the data if there is any."""
     limits = check_range(limits)
     if data is None:
         return InputSource(limits), None

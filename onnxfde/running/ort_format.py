@@ -1,7 +1,7 @@
-"""A model in onnxruntime's own format: one file, optimized already, for builds that read no .onnx.
+"""Models in onnxruntime's own format (.ort), for builds of onnxruntime that cannot read .onnx.
 
-What only one kind of processor can run is not stored in it. Before it takes its place the file is
-read back and must compute what the model does.
+The graph is stored as onnxruntime optimized it, without operators that only one kind of processor
+can run. The file is read back and must compute what the model does before it is put in place.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from onnxfde.numbers import Array
 from onnxfde.running.runtime import Runner, convert, run_all
 from onnxfde.running.samples import Samples
 
-TOLERANCE = 1e-6
-"""Of the largest output."""
+ORT_TOLERANCE = 1e-6
+"""Allowed difference of an output, relative to the largest one. Chosen: some float32 roundings of
+6e-8 each, since onnxruntime may reorder sums; not tuned."""
 
 
 def save_ort(graph: Graph, path: Path, samples: Samples | None) -> None:
@@ -37,7 +38,7 @@ def save_ort(graph: Graph, path: Path, samples: Samples | None) -> None:
 
 
 def require_same(before: Runner, after: Runner, samples: Samples, path: Path) -> None:
-    """Raise unless both compute the same."""
+    """Raise unless both compute the same outputs."""
     pairs = zip(run_all(before, samples), run_all(after, samples), strict=True)
     for old, new in pairs:
         if not same_outputs(old, new):
@@ -51,5 +52,5 @@ def same_outputs(old: Array, new: Array) -> bool:
     """Whether numbers agree up to rounding, and anything else exactly."""
     if old.dtype.kind != "f":
         return np.array_equal(old, new)
-    allowed = TOLERANCE * float(np.max(np.abs(old), initial=0.0, where=np.isfinite(old)))
+    allowed = ORT_TOLERANCE * float(np.max(np.abs(old), initial=0.0, where=np.isfinite(old)))
     return np.allclose(new, old, rtol=0, atol=allowed, equal_nan=True)

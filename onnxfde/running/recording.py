@@ -1,9 +1,10 @@
-"""Values inside a network, recorded on the same samples, each computed once.
+"""Values inside a network, recorded on one set of samples; each value is computed once.
 
-    wanted values  ←  the part of the network that makes them  ←  inputs, and values known already
+    wanted values  ←  the part of the network that makes them  ←  inputs and recorded values
 
-After an edit, the values behind it are forgotten. What comes before is still known and is where the
-next run starts, so that changing one layer after the other runs every part of the network once.
+An edit drops every value computed from the edited one. The values before it stay, and the next run
+starts from them: merging one layer after another runs each part of the network once more, not the
+whole network for every layer.
 """
 
 from __future__ import annotations
@@ -25,48 +26,52 @@ from onnxfde.running.samples import Samples
 
 @dataclass(eq=False)
 class Recording:
-    """What some values of a network are on samples, run by run."""
+    """Some values of a network on samples."""
 
     graph: Graph
     source: InputSource
     samples: Samples
     progress: Progress = field(default_factory=Progress)
-    known: dict[str, list[Array]] = field(default_factory=dict)
+    recorded: dict[str, list[Array]] = field(default_factory=dict)
+    """Values by name, one array for each run of the network."""
     failed: dict[str, str] = field(default_factory=dict)
     """Values that no runtime can compute, and why."""
-    stale: set[str] = field(default_factory=set)
-    """Values that lie behind an edit."""
+    edited: set[str] = field(default_factory=set)
+    """Values that an edit changed, whether they were recorded or not."""
 
     @classmethod
     def of(cls, graph: Graph, source: InputSource, progress: Progress) -> Recording:
-        """Nothing recorded yet; where there can be no samples, every value fails."""
+        """A recording without values; if no samples can be made, every value has failed."""
         try:
             return cls(graph, source, source.measuring_samples(graph), progress)
         except DataError as reason:
             everything = dict.fromkeys(graph.producers, str(reason))
             return cls(graph, source, Samples((), {}, ""), progress, failed=everything)
 
-    def on(self, copy: Graph) -> Recording:
+    def for_copy(self, copy: Graph) -> Recording:
         """The same values for a copy of the network that is about to be edited."""
-        known, failed = dict(self.known), dict(self.failed)
-        return replace(self, graph=copy, known=known, failed=failed, stale=set())
+        recorded, failed = dict(self.recorded), dict(self.failed)
+        return replace(self, graph=copy, recorded=recorded, failed=failed, edited=set())
 
-    def edited(self, value: str) -> None:
-        """Forget a value that an edit changed, and all that is computed from it."""
-        behind = values_after(self.graph, value)
-        self.stale |= behind
-        for kept in (self.known, self.failed):
-            for name in behind & kept.keys():
-                del kept[name]
+    def forget(self, value: str) -> None:
+        """Drop a value that an edit changed, and every value computed from it."""
+        after = values_after(self.graph, value)
+        self.edited |= after
+        for name in after:
+            self.recorded.pop(name, None)
+            self.failed.pop(name, None)
 
     def record(self, names: Iterable[str]) -> None:
-        """Run the network once for all of these values that are not known yet."""
-        fed, done = self.samples.arrays.keys(), self.known.keys() | self.failed.keys()
-        wanted = [name for name in dict.fromkeys(names) if name not in fed and name not in done]
+        """Run the network once for those values that are not recorded yet.
+
+        If that fails each value is tried alone, so that one that cannot be computed costs no other.
+        """
+        settled = self.samples.arrays.keys() | self.recorded.keys() | self.failed.keys()
+        wanted = [name for name in dict.fromkeys(names) if name not in settled]
         if not wanted:
             return
         try:
-            self.known.update(self._run(wanted))
+            self.recorded.update(self._run(wanted))
         except RuntimeUnavailable as reason:
             if len(wanted) == 1:
                 self.failed[wanted[0]] = str(reason)
@@ -77,26 +82,26 @@ class Recording:
     def _run(self, wanted: list[str]) -> dict[str, list[Array]]:
         from onnxfde.running.runtime import load
 
-        examples = {name: runs[0] for name, runs in self.known.items() if runs}
+        examples = {name: runs[0] for name, runs in self.recorded.items() if runs}
         part = part_making(self.graph, wanted, examples)
         runner, read = load(part, self.graph.folder), [v.name for v in part.graph.input]
         found: dict[str, list[Array]] = {name: [] for name in wanted}
         for number, feeds in enumerate(self.samples.feeds()):
-            given = {n: feeds[n] if n in feeds else self.known[n][number] for n in read}
+            given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
             for name, values in zip(wanted, runner.run(given), strict=True):
                 found[name].append(values)
             self.progress.at(number + 1, self.samples.runs)
         return found
 
     def rows(self, name: str, layout: Layout, width: int) -> FloatArray:
-        """A value with `width` features as rows; RuntimeUnavailable where it cannot be computed."""
+        """A value with `width` features as rows; RuntimeUnavailable if it cannot be computed."""
         self.record([name])
         if name in self.failed:
             raise RuntimeUnavailable(self.failed[name])
         if name in self.samples.arrays:
             runs = [feeds[name] for feeds in self.samples.feeds()]
         else:
-            runs = self.known[name]
+            runs = self.recorded[name]
         if layout == "columns":
             runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
         return np.concatenate([a.reshape(-1, width) for a in runs]).astype(np.float64)

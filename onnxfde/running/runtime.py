@@ -1,12 +1,13 @@
-"""The only door to onnxruntime; onnx.reference where it cannot run a model.
+"""The only module that talks to onnxruntime; onnx.reference runs what onnxruntime cannot.
 
-Telemetry is switched off before the import: onnxruntime would start a thread for it otherwise.
+Telemetry is switched off before the import, or onnxruntime would start a thread for it.
 
-8 bits: values are uint8, weights int8 with a scale for each output channel, and weights use half of
-their range: two products of a full range overflow the 16 bits in which onnxruntime adds them on x86
-without VNNI, so that one file would compute different things there and on ARM. (Unsigned weights do
-not, but take half as many instructions again on ARM without dot products.) Static ranges leave Mul,
-and what Gemm and MatMul put out, in floating point: a square is not rounded twice.
+8 bits: values are uint8; weights are int8 with one scale per output channel and use only half of
+their range. Two products of the full range overflow the 16 bits in which onnxruntime adds them on
+x86 without VNNI, and one file would compute different things there and on ARM. (Unsigned weights
+would not overflow, but need half as many instructions again on ARM without dot products.) With
+static ranges, Mul and the outputs of Gemm and MatMul stay in floating point, so that a square is
+not rounded twice.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 RunModel = Callable[[dict[str, Array]], list[Array]]
 ONNXRUNTIME = "onnxruntime"
-LOG_ERRORS_ONLY = 4
+LOG_FATAL_ONLY = 4
+"""onnxruntime's log level for fatal errors; other errors reach Python as exceptions."""
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
 FLOAT_OUTPUT = ["Gemm", "MatMul"]
+"""Operators whose outputs stay in floating point in a model quantized with static ranges."""
 
 ORT_ERRORS = tuple(
     kind
@@ -84,9 +87,9 @@ def onnxruntime_runner(model: ModelProto, folder: Path | None) -> RunModel:
 
 
 def session_options(folder: Path | None = None) -> Any:
-    """Quiet, and with external weights in `folder`."""
+    """Options for a session that logs nothing and finds external weights in `folder`."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = LOG_ERRORS_ONLY
+    options.log_severity_level = LOG_FATAL_ONLY
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
@@ -113,7 +116,7 @@ def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> RunModel:
 
 
 def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runner, Runner]:
-    """Write a model in onnxruntime's own format; returns it as it was and as it reads back."""
+    """Write a model in onnxruntime's own format; returns the model and the file, both loaded."""
     options = session_options(folder)
     options.optimized_model_filepath = str(target)
     options.add_session_config_entry("session.save_model_format", "ORT")
@@ -125,9 +128,9 @@ def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runne
 def quantized(
     model: ModelProto, feeds: Iterator[dict[str, Array]] | None, without: Sequence[str]
 ) -> ModelProto:
-    """A model in 8 bits, `without` some nodes.
+    """A model in 8 bits, `without` some nodes, which stay as they are.
 
-    The ranges of its values are those on `feeds`, or found in each run.
+    The ranges of values are measured on `feeds`; without feeds, each run finds its own.
     """
     from onnxruntime import quantization
 
@@ -154,12 +157,12 @@ def quantized(
                     **common,
                 )
         except QUANTIZER_ERRORS as error:
-            raise ModelError(f"onnxruntime cannot make it int8: {one_line(error)}") from None
+            raise ModelError(f"onnxruntime cannot quantize the model: {one_line(error)}") from None
         return ModelProto.FromString(target.read_bytes())
 
 
 def quantized_operators() -> list[str]:
-    """All that onnxruntime knows to quantize, but for Mul."""
+    """All operators that onnxruntime can quantize, except Mul."""
     from onnxruntime.quantization import registry
 
     return sorted({*registry.QLinearOpsRegistry, *registry.QDQRegistry} - {"Mul"})
@@ -167,7 +170,7 @@ def quantized_operators() -> list[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hear nothing of what onnxruntime's Python code logs, which it does to the root logger."""
+    """Silence onnxruntime's Python code, which logs to the root logger."""
     root, handler = logging.getLogger(), logging.NullHandler()
 
     def foreign(record: logging.LogRecord) -> bool:

@@ -1,8 +1,8 @@
 """Inputs to run a model on: rows of a data file, or a Latin hypercube in a range.
 
 The leading axis of each array counts samples. A model with a dynamic leading axis is run on
-batches, one with a fixed leading axis B on B rows at a time, and an array with one axis more than
-the model's input is fed row by row.
+batches; a model with a fixed leading axis B is run on B rows at a time. An array with one axis more
+than the model's input is fed row by row.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from onnxfde.options import Range
 LABELS = "y"
 """The array of a data file that holds labels or targets."""
 BATCH = 1024
-"""Rows per run of a model whose batch is free: large enough to hide the cost of a call."""
+"""Rows per run of a model with a dynamic batch. Chosen: enough to hide the cost of a call; not
+tuned."""
 FIXED_BATCH_RUNS = 1024
-"""Most runs on random inputs of a model with a fixed batch, which takes one call for each."""
+"""Most random rows for a model with a fixed batch, which may need a call for each. Chosen; not
+tuned."""
 MOST_VALUES = 2**25
-"""Numbers in random inputs, 256 MB of float64."""
+"""Most numbers in random inputs: 256 MB of float64. Chosen; not tuned."""
 SYMBOLIC_AXIS = 8
-"""The length of an axis that the model leaves open, in random inputs; chosen: small and even."""
+"""Length in random inputs of axes that the model leaves open. Chosen: small and even; not tuned."""
 RANDOM_INPUTS = "random inputs"
+"""How the source of random samples begins in reports."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class Samples:
 
     @property
     def has_batch(self) -> bool:
-        """Whether the leading axis of the model's inputs counts samples, for all we know."""
+        """Whether the leading axis of every input counts samples, as far as the shapes can tell."""
         return all(
             self._rows_per_run(spec)
             and (spec.fixed_batch is None or (len(spec.dims) > 1 and spec.is_static))
@@ -69,19 +72,19 @@ class Samples:
 
     @property
     def runs(self) -> int:
-        """How often the model is run on them."""
+        """How many runs of the model the samples take."""
         counts = [(len(self.arrays[s.name]), self._rows_per_run(s) or 1) for s in self.specs]
         dynamic = self._dynamic
         return min((-(-rows // n) if dynamic else rows // n for rows, n in counts), default=1)
 
     @property
     def fed(self) -> int:
-        """How many of the samples the runs take: all, but for what fills no fixed batch."""
+        """How many samples the runs use: all except those that do not fill a fixed batch."""
         sizes = [self._rows_per_run(s) or 1 for s in self.specs]
         return self.rows if self._dynamic else self.runs * min(sizes, default=1)
 
     def feeds(self) -> Iterator[dict[str, Array]]:
-        """What to run the model on, run by run."""
+        """The inputs of each run."""
         sizes = {s.name: self._rows_per_run(s) for s in self.specs}
         for i in range(self.runs):
             yield {
@@ -92,7 +95,7 @@ class Samples:
             }
 
     def _rows_per_run(self, spec: InputSpec) -> int:
-        """Rows of the array that one run takes; 0 for one row without its leading axis."""
+        """Rows of an array that one run takes; 0 if it takes one row without the leading axis."""
         if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
         return BATCH if self._dynamic else spec.fixed_batch or 1
@@ -103,7 +106,7 @@ class Samples:
 
 
 def lcm_batch(specs: tuple[InputSpec, ...]) -> int:
-    """The least number of samples that fills every fixed batch."""
+    """The smallest number of samples that fills every fixed batch."""
     return int(np.lcm.reduce([s.fixed_batch or 1 for s in specs])) if specs else 1
 
 
@@ -135,7 +138,7 @@ def latin_hypercube(rows: int, columns: int, limits: Range, seed: int = 0) -> Fl
 def random_samples(
     specs: tuple[InputSpec, ...], limits: Range, rows: int, seed: int = 0
 ) -> Samples:
-    """Samples in a range for every input; whole numbers from 0 on for integer inputs."""
+    """Random samples in a range for every input; integers ≥ 0 for integer inputs."""
     batch = lcm_batch(specs)
     if any(s.fixed_batch for s in specs):
         rows = min(rows, FIXED_BATCH_RUNS)
@@ -156,7 +159,7 @@ def random_samples(
 
 
 def sample_shape(spec: InputSpec) -> tuple[int, ...]:
-    """The shape of one sample; axes without a length get a short one."""
+    """The shape of one sample; open axes get a fixed length."""
     return tuple(d if isinstance(d, int) else SYMBOLIC_AXIS for d in spec.dims[1:])
 
 
@@ -187,7 +190,7 @@ def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
 
 
 def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str) -> Samples:
-    """Check that arrays fit the inputs of a model."""
+    """Samples from arrays that fit the inputs of a model; DataError if they do not."""
     fitted = {}
     for spec in specs:
         if spec.name not in arrays:

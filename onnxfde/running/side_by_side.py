@@ -1,4 +1,4 @@
-"""Models run beside the original, all on the same inputs; the original is run once."""
+"""Runs models beside the original on the same inputs; the original is run only once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxfde.errors import RuntimeUnavailable, VerificationError
+from onnxfde.errors import DataError, RuntimeUnavailable, VerificationError
+from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.magnitude import magnitude_model
 from onnxfde.graph.model import Graph
 from onnxfde.numbers import Array
@@ -20,6 +21,7 @@ from onnxfde.running.runtime import (
     load_file,
     onnxruntime_runner,
     run_all,
+    session_inputs,
 )
 from onnxfde.running.samples import Samples
 from onnxfde.running.verification import Verification, measure
@@ -27,7 +29,7 @@ from onnxfde.running.verification import Verification, measure
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What running a model beside the original showed, and the outputs of both."""
+    """How far a model is from the original, and the outputs of both."""
 
     verification: Verification
     before: list[Array] = field(default_factory=list)
@@ -36,7 +38,7 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """The outputs of a model and the engine that made them."""
+    """The outputs of a model and the engine that computed them."""
 
     engine: str
     outputs: list[Array]
@@ -44,15 +46,15 @@ class Executed:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Runs models beside the original."""
+    """Compares models with the original."""
 
     original: Graph
     samples: Samples | str
-    """What to run them on, or why they are not run."""
+    """The inputs of all models, or the reason why they are not run."""
     progress: Progress = field(default_factory=Progress)
 
     def compare(self, result: Graph | Path) -> Compared:
-        """Run another model; a path is one in onnxruntime's own format."""
+        """Run a model and compare; a path is a file in onnxruntime's own format."""
         if isinstance(self.samples, str):
             return Compared(Verification(unverified=self.samples))
         before = self._original
@@ -70,7 +72,7 @@ class SideBySide:
         return Compared(found, before.outputs, after)
 
     def magnitudes(self) -> list[Array] | None:
-        """A(x) for every output of the original, where all its operators have a rule for it."""
+        """A(x) of every output of the original; None if an operator has no rule for it."""
         model = magnitude_model(self.original)
         if model is None or isinstance(self.samples, str):
             return None
@@ -83,7 +85,7 @@ class SideBySide:
 
     @cached_property
     def _original(self) -> Executed | str:
-        """What the original makes of the samples, or why it cannot be run."""
+        """The outputs of the original, or the reason why it cannot be run."""
         assert isinstance(self.samples, Samples)
         try:
             runner = load(self.original.model, self.original.folder)
@@ -93,7 +95,7 @@ class SideBySide:
 
 
 def loaded(result: Graph | Path, engine: str) -> Runner:
-    """Load a model that must run in onnxruntime if its original does."""
+    """Load a model, which must run in onnxruntime if the original does."""
     if isinstance(result, Path):
         return load_file(result)
     if engine == ONNXRUNTIME:
@@ -106,3 +108,20 @@ def require_shapes(before: list[Array], after: list[Array]) -> None:
     shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
     if shapes[0] != shapes[1]:
         raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
+
+
+def require_same_inputs(first: Graph, second: Graph | Path) -> None:
+    """Raise unless two models take the same inputs."""
+    own = input_specs(first)
+    others = session_inputs(second) if isinstance(second, Path) else input_specs(second)
+    if signature(own) != signature(others):
+        texts = [", ".join(map(str, specs)) for specs in (own, others)]
+        raise DataError(f"the two models have different inputs: {texts[0]} and {texts[1]}")
+
+
+def signature(specs: tuple[InputSpec, ...]) -> list[tuple[object, ...]]:
+    """Names, types and fixed lengths of inputs; the names of free axes do not count."""
+    return [
+        (spec.name, spec.dtype, *(d if isinstance(d, int) else None for d in spec.dims))
+        for spec in specs
+    ]

@@ -1,7 +1,9 @@
-"""How far apart the outputs of two models are.
+"""How far apart the outputs y and y′ of two models are.
 
-relative L2 = ‖y′ − y‖ / ‖y − mean y‖          (no value where the output is constant)
-equal up to rounding:  |y′ − y| ≤ 16·u·(A(x) + |y|)
+    relative L2            ‖y′ − y‖ / ‖y − mean y‖          (none if y is constant)
+    equal up to rounding   |y′ − y| ≤ 16·u·(A(x) + |y|)     (u: unit roundoff)
+
+A(x) is the original evaluated on absolute values.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ from onnxfde.numbers import ROUNDING_STEPS, Array, FloatArray
 from onnxfde.running.samples import Samples
 
 NONSENSE = 2.0
-"""A relative L2 that rounding to 8 bits does not explain: a constant output has 1."""
+"""Largest relative L2 that is put down to rounding to 8 bits: twice that of a constant output.
+Chosen; not tuned."""
 MUCH_WORSE = 5
-"""A factor between two errors that makes the larger one stand out; chosen, not tuned."""
+"""Factor by which one error must exceed another to count as much worse. Chosen; not tuned."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What running both models showed; `unverified` says why they could not be run."""
+    """The errors of a model; `unverified` says why they could not be measured."""
 
     max_abs_error: float | None = None
     mean_abs_error: float | None = None
@@ -39,7 +42,7 @@ class Verification:
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
-    """Errors over all floating-point outputs taken together, where the original's are finite."""
+    """Errors over all floating-point outputs together, where those of the original are finite."""
     found = Verification(samples=samples.rows, source=samples.source, engine=engine)
     old, new = flat(before), flat(after)
     finite = np.isfinite(old)
@@ -65,12 +68,12 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
 
 
 def difference(old: FloatArray, new: FloatArray) -> FloatArray:
-    """New − old, where the old value is a number."""
+    """New − old where the old value is finite, else 0."""
     return np.subtract(new, old, out=np.zeros_like(old), where=np.isfinite(old))
 
 
 def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
-    """Deviations from the mean of each column (of all, if there is one row); 0 for no number."""
+    """Deviations from each column's mean, or the overall mean of a single row; 0 if not finite."""
     a = np.where(finite, a, 0.0)
     if len(a) == 1:
         return np.where(finite, a - a.sum() / finite.sum(), 0.0)
@@ -90,7 +93,10 @@ def flat(outputs: list[Array]) -> FloatArray:
 def scores(
     before: list[Array], after: list[Array], labels: Array | None
 ) -> tuple[str | None, float | None, float | None]:
-    """Accuracy for integer labels, MSE for others, of the first output that fits them."""
+    """The task's metric before and after: accuracy for integer labels, else MSE.
+
+    It is taken from the first output whose shape fits the labels.
+    """
     if labels is None:
         return None, None, None
     for old, new in zip(before, after, strict=True):
@@ -108,7 +114,7 @@ def scores(
 def require_equal(
     before: list[Array], after: list[Array], magnitude: list[Array] | None, roundoff: float
 ) -> None:
-    """Raise unless outputs agree up to rounding; without A, up to √u of the outputs' size."""
+    """Raise unless outputs are equal up to rounding; if A is not known, up to √u of their size."""
     old, new = flat(before), flat(after)
     finite = np.isfinite(old)
     change = np.abs(difference(old, new))
@@ -128,9 +134,9 @@ def require_equal(
 def require_sense(
     found: Verification, merged: Verification | None, before: list[Array], after: list[Array]
 ) -> None:
-    """Raise if 8 bits made nonsense of a model.
+    """Raise if rounding to 8 bits made a model useless.
 
-    Not if merging alone did, and not if the outputs hardly vary beside their size.
+    That is not the case if merging alone did, or if the outputs vary little compared to their size.
     """
     error = found.relative_l2
     alone = (merged.relative_l2 or 0.0) if merged else 0.0

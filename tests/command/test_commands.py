@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from onnxfde import __version__
-from onnxfde.command import tables as console
 from onnxfde.command.main import app
+from onnxfde.command.progress_bar import progress_bar
 from onnxfde.demo import demo_data, demo_model
 from tests.models import build, mlp, twins
 
@@ -103,7 +103,7 @@ def test_the_report_has_every_documented_field(tmp_path: Path) -> None:
 
 def test_a_guessed_range_is_mentioned(model: Path, tmp_path: Path) -> None:
     done = run("optimize", model, tmp_path / "o.onnx")
-    assert "inputs are taken to be in [-1, 1]" in done.stderr
+    assert "inputs are assumed to be in [-1, 1]" in done.stderr
     assert "note" not in run("optimize", model, tmp_path / "o.onnx", "--input-range", "-1:1").stderr
 
 
@@ -361,7 +361,7 @@ def test_progress_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def work_a_little() -> str:
-        with console.progress(quiet=False) as work:
+        with progress_bar(quiet=False) as work:
             work.say("layer one")
             work.at(3, 10)
         return capsys.readouterr().err

@@ -431,7 +431,7 @@ def test_names_come_back() -> None:
     [
         ("[m] y = MatMul(x, U)", {"U": weights(2, 8, 8)}, "static", "m: its weight has 3 axes"),
         ("[m] y = Gemm <transA = 1> (x, W)", {}, "dynamic", "m: transA has no integer kernel"),
-        ("[m] y = Gemm (x, W, x)", {}, "static", "m: its bias is no constant vector"),
+        ("[m] y = Gemm (x, W, x)", {}, "static", "m: its bias is not a constant vector"),
         ("[m] y = Gemm <beta = 2.0> (x, W, x)", {}, "dynamic", "m: alpha or beta multiplies what"),
         ("[m] y = MatMul(W, x)", {}, "dynamic", "m: its weight is the first factor"),
         (
@@ -486,7 +486,7 @@ def test_the_cure_is_for_what_has_the_larger_part_in_the_error(tmp_path: Path) -
     )
     text = printed(uneven, tmp_path)
     assert text.count("changed by more than 10%: optimize without --int8.") == 1
-    assert text.count("8 bits save nothing here") == 1
+    assert text.count("8 bits did not make the file smaller") == 1
     assert "grew" not in text
 
 
@@ -495,7 +495,7 @@ def test_what_the_quantizer_cannot_do_is_one_line(monkeypatch: pytest.MonkeyPatc
         raise ValueError("first line\nsecond line")
 
     monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", broken)
-    with pytest.raises(ModelError, match=r"^onnxruntime cannot make it int8: first line$"):
+    with pytest.raises(ModelError, match=r"^onnxruntime cannot quantize the model: first line$"):
         onnxfde.optimize(mlp(*BIG), 0, int8="dynamic")
 
 

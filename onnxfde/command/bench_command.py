@@ -1,4 +1,4 @@
-"""The commands `bench` and `target setup`."""
+"""`onnxfde bench`: measure models side by side on one or several machines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onnxfde.machines.results import Comparison
 
 STDOUT = "-"
+"""What --json takes for standard output."""
 TargetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -63,7 +64,7 @@ def bench_command(
     quiet: Quiet = False,
 ) -> None:
     """Measure models side by side: latency, memory and size, here and on ARM."""
-    from onnxfde.command import tables as console
+    from onnxfde.command.progress_bar import progress_bar
     from onnxfde.graph import files
     from onnxfde.machines.benchmark import bench
     from onnxfde.machines.shapes import parse_shape
@@ -71,7 +72,7 @@ def bench_command(
     if json_file is not None and str(json_file) != STDOUT:
         files.check_target(json_file)
         refuse_other_than_json(json_file)
-    with console.progress(quiet) as progress:
+    with progress_bar(quiet) as progress:
         found = bench(
             models,
             targets=target or ["cpu"],
@@ -90,7 +91,7 @@ def bench_command(
 
 
 def report_comparison(found: Comparison, json_file: Path | None, quiet: bool) -> None:
-    """Write the JSON file, if any, and print the table, or only errors if it is not wanted."""
+    """Write the JSON, if wanted, and print the table, or only errors if no table is wanted."""
     from onnxfde.command.bench_table import errors, show_comparison
     from onnxfde.graph import files
 
@@ -111,29 +112,3 @@ def refuse_other_than_json(file: Path) -> None:
         with file.open("rb") as stream:
             if stream.read(1) not in (b"", b"{"):
                 raise UsageError(f"--json {file} exists and is not JSON; choose another file")
-
-
-targets = typer.Typer(no_args_is_help=True, help="Prepare targets for bench.")
-
-
-@targets.callback()
-def target_root() -> None:
-    """Prepare targets for bench."""
-
-
-@targets.command("setup", epilog="Example: onnxfde target setup arm64")
-def setup_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
-    force: Annotated[bool, typer.Option("--force", help="Set up again from nothing.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
-    from onnxfde.machines.targets import provision, sysroot
-
-    if name != "arm64":
-        raise UsageError(f"target setup {name}: only arm64 needs a set-up")
-    done = provision.set_up_arm64((lambda _: None) if quiet else typer.echo, force)
-    if not quiet:
-        state = "is set up" if done else "was set up before"
-        typer.echo(f"arm64 {state} in {sysroot.find_sysroot().folder}")
-        typer.echo("Try: onnxfde bench MODEL.onnx --target arm64")

@@ -1,4 +1,4 @@
-"""`onnxfde inspect` and `onnxfde verify`: commands that look at models and write nothing."""
+"""`onnxfde verify`: run two models on the same inputs and compare them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,7 @@ from typing import Annotated
 
 import typer
 
-from onnxfde.command.arguments import DataFile, In, InputRange, Json, range_of, remark_on_range
-
-
-def inspect_command(
-    model: In,
-    data: DataFile = None,
-    input_range: InputRange = None,
-    as_json: Json = False,
-) -> None:
-    """Show the layers of IN, what merging would leave of them, and every near miss."""
-    from onnxfde import inspection
-    from onnxfde.command import tables
-
-    limits = range_of(input_range)
-    with tables.progress(as_json) as progress:
-        found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
-        return
-    remark_on_range(data, input_range)
-    tables.show_inspection(found)
+from onnxfde.command.arguments import DataFile, InputRange, Json, range_of
 
 
 def verify_command(
@@ -47,15 +27,17 @@ def verify_command(
 ) -> None:
     """Run A and B on the same inputs and measure how far apart they are."""
     from onnxfde import pipeline
-    from onnxfde.command import tables
+    from onnxfde.command.progress_bar import progress_bar
+    from onnxfde.command.report_table import show_verification
+    from onnxfde.command.terminal import console
 
     limits = range_of(input_range)
-    with tables.progress(as_json) as progress:
+    with progress_bar(as_json) as progress:
         found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
     else:
-        tables.show_verification(tables.console(), found)
+        show_verification(console(), found)
     if found.unverified:
         raise typer.Exit(1)
     error = found.max_abs_error if found.relative_l2 is None else found.relative_l2

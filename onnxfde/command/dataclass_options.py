@@ -1,4 +1,4 @@
-"""Commands whose arguments and options are the fields of one dataclass."""
+"""Commands whose arguments and options are the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, get_type_hints
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-def takes_fields(kind: Callable[..., T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Let typer see a command's one argument as the fields of its dataclass."""
+def takes_fields(kind: Callable[..., _T]) -> Callable[[Callable[[_T], None]], Callable[..., None]]:
+    """Decorate a command that takes one dataclass, so that typer sees its fields as options."""
 
-    def decorated(command: Callable[[T], None]) -> Callable[..., None]:
+    def decorated(command: Callable[[_T], None]) -> Callable[..., None]:
         @wraps(command)
         def called(**given: Any) -> None:
             command(kind(**given))

@@ -1,0 +1,170 @@
+"""What `optimize`, `demo` and `verify` print: one row per layer, then the model as a whole."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onnxfde.command.inspection_table import show_refusals
+from onnxfde.command.terminal import console, print_line
+from onnxfde.graph import files
+from onnxfde.passes.result import LayerChange
+from onnxfde.proof.certificate import Certificate
+from onnxfde.report import Quantized, Report
+from onnxfde.running.samples import RANDOM_INPUTS
+from onnxfde.running.verification import Verification
+
+LARGE_ERROR = 0.1
+"""Relative L2 above which a remedy is suggested. Chosen: the default of --eps; not tuned."""
+SMALLER_EPS = "optimize with a smaller --eps"
+NO_INT8 = "optimize without --int8"
+REAL_INPUTS = ", or with the inputs the model really sees (--data or --input-range)"
+
+
+def show_report(report: Report, target: str, verbose: bool) -> None:
+    """Print the layers before and after, and what was measured."""
+    out = console()
+    if report.layers:
+        out.print(layer_table(report.layers))
+    for layer in report.layers:
+        if layer.remark:
+            print_line(out, f"{layer.name}: {layer.remark}")
+    if verbose or not report.changed:
+        show_refusals(out, report.refused)
+    if report.unchanged:
+        show_unchanged(out, report, target)
+    else:
+        show_totals(out, report, target)
+    if verbose:
+        spent = ", ".join(f"{stage} {s:.3f} s" for stage, s in report.seconds.items())
+        print_line(out, f"time: {spent}")
+
+
+def show_unchanged(out: Console, report: Report, target: str) -> None:
+    """Print why nothing changed, and what was written."""
+    print_line(out, f"Nothing to do: {report.unchanged}.")
+    if not target:
+        print_line(out, "Nothing was written.")
+        return
+    how = "converted to onnxruntime's format" if files.is_ort(target) else "byte for byte"
+    print_line(out, f"{target} is the input, {how}.")
+    if larger := why_larger(report, target):
+        print_line(out, larger)
+
+
+def layer_table(layers: tuple[LayerChange, ...]) -> Table:
+    """One row per layer."""
+    sizes = ("shape", "neurons", "lossless", "parameters", "GRP %", "bytes")
+    table = Table("layer", *sizes, "ε", "Gaussian error", "measured")
+    for layer in layers:
+        known = layer.lower_bound is not None
+        bound = f"≥ {layer.lower_bound:.2g}" if known else "no bound"
+        share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
+        table.add_row(
+            Text(layer.name),
+            f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
+            arrow(layer.neurons_before, layer.neurons_after),
+            "–" if layer.neurons_lossless is None else f"{layer.neurons_lossless:,}",
+            arrow(layer.parameters_before, layer.parameters_after),
+            f"{share:.1f}",
+            arrow(layer.bytes_before, layer.bytes_after),
+            "–" if layer.eps is None else f"{layer.eps:.3g}",
+            f"{layer.error:.2g} ({bound})",
+            f"{layer.measured_error:.2g}",
+        )
+    return table
+
+
+def arrow(before: int, after: int) -> str:
+    """A number before and after."""
+    return f"{before:,} → {after:,}" if before != after else f"{before:,}"
+
+
+def show_totals(out: Console, report: Report, target: str) -> None:
+    """Print size and measured error of the whole model."""
+    parameters = arrow(report.parameters.before, report.parameters.after)
+    print_line(out, f"parameters  {parameters}  (GRP {report.grp_percent:.1f} %)")
+    print_line(out, f"bytes       {arrow(report.bytes.before, report.bytes.after)}")
+    for fold in report.folded:
+        saved = arrow(fold.parameters_before, fold.parameters_after)
+        print_line(out, f"folded      {fold.first} into {fold.second}: parameters {saved}")
+    if report.int8:
+        show_int8(out, report.int8)
+    if report.verification:
+        show_verification(out, report.verification, cure=remedy(report))
+    if report.certificate:
+        show_certificate(out, report.certificate)
+    if larger := why_larger(report, target):
+        print_line(out, larger)
+    print_line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
+
+
+def remedy(report: Report) -> str:
+    """What would make the error smaller, depending on what causes most of it."""
+    if report.int8 is None or report.verification is None:
+        return SMALLER_EPS
+    merged = (report.int8.merged.relative_l2 or 0.0) if report.int8.merged else 0.0
+    return SMALLER_EPS if merged > (report.verification.relative_l2 or 0.0) / 2 else NO_INT8
+
+
+def why_larger(report: Report, target: str) -> str | None:
+    """Why the model or its file did not get smaller, if it did not."""
+    if report.parameters.after > report.parameters.before:
+        return "The model grew: weights that other nodes read too were copied (--skip such layers)."
+    if report.int8 and report.int8.bytes.after >= report.int8.bytes.before:
+        return "8 bits did not make the file smaller: its layers are too small (leave out --int8)."
+    if report.bytes.after <= report.bytes.before:
+        return None
+    if files.is_ort(target):
+        return "The file grew: small models are larger in onnxruntime's own format (write .onnx)."
+    return "The file grew: the metadata on how it was made takes more bytes than merging saved."
+
+
+def show_int8(out: Console, found: Quantized) -> None:
+    """Print what was rounded to 8 bits, and the errors of the model before that."""
+    if found.unmerged:
+        print_line(out, f"not merged  {found.unmerged}")
+    if found.merged:
+        show_verification(out, found.merged, "merged", cure="")
+    size = arrow(found.bytes.before, found.bytes.after)
+    print_line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
+
+
+def show_certificate(out: Console, found: Certificate) -> None:
+    """Print the bound on the change of each output."""
+    if found.unavailable:
+        print_line(out, f"certified   {found.unavailable}")
+        return
+    for output in found.outputs:
+        seen = "" if output.measured_max is None else f" (seen: {output.measured_max:.3g})"
+        most = f"'{output.name}' changes by at most {output.bound:.3g}"
+        rounding = f"and about {found.rounding or 0:.1g} of rounding{seen}"
+        print_line(out, f"certified   {most} for all inputs in the {found.box}, {rounding}")
+
+
+def show_verification(
+    out: Console, found: Verification, model: str = "measured", cure: str = SMALLER_EPS
+) -> None:
+    """Print the errors of a model beside the original; `cure` says how to make them smaller."""
+    if found.unverified:
+        print_line(out, f"NOT VERIFIED: {found.unverified}")
+        return
+    if found.max_abs_error is None or found.mean_abs_error is None:
+        print_line(out, "the model has no floating-point output to compare")
+        return
+    relative = "n/a (constant output)" if found.relative_l2 is None else f"{found.relative_l2:.3g}"
+    print_line(
+        out,
+        f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
+        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {found.source}, "
+        f"{found.engine})",
+    )
+    if found.metric and found.metric_before is not None and found.metric_after is not None:
+        print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
+    if cure and found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
+        print_line(
+            out,
+            f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}"
+            f"{REAL_INPUTS if found.source.startswith(RANDOM_INPUTS) else ''}.",
+        )

@@ -1,0 +1,88 @@
+"""Merge neurons, fold affine maps and certify the result, with a limit on the certified error.
+
+largest cap on ε with  certified error ≤ limit        (found by bisection among `EPS_CAPS`)
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, replace
+
+from onnxfde.graph.model import Graph
+from onnxfde.options import Options
+from onnxfde.passes.fold_affine import FoldAffine
+from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.result import Context, PassResult
+from onnxfde.proof.certificate import Certificate, Proof
+
+EPS_CAPS = (*(2.0 ** (1 - k / 4) for k in range(97)), 0.0)
+"""Caps on ε, largest first: from 2, above any useful ε, to 2⁻²³, the rounding of float32, then 0.
+Each is 16 % below the last (chosen; not tuned). They do not depend on the ε asked for, so that any
+large ε gives the same result."""
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedResult:
+    """What the passes made, and its certificate if one was wanted."""
+
+    result: PassResult
+    certificate: Certificate | None
+
+    def undone(self, original: Graph) -> CertifiedResult:
+        """The original as the result, with the certificate that was not good enough."""
+        layers = tuple(layer.undone() for layer in self.result.layers)
+        result = replace(self.result, graph=original, layers=layers, folded=())
+        return CertifiedResult(result, self.certificate)
+
+
+@dataclass(frozen=True)
+class CertifiedMerging:
+    """Merges as much as the options and a limit on the certified error allow."""
+
+    merge: MergeNeurons
+    proof: Proof
+    """Which certificate is wanted, and how large its bound may be."""
+
+    @classmethod
+    def of(cls, options: Options) -> CertifiedMerging:
+        """What a user asked for."""
+        limit = options.max_certified_error
+        wanted = True if limit is not None else options.certify
+        return cls(MergeNeurons.of(options), Proof(False if options.int8 else wanted, limit))
+
+    def apply(self, original: Graph, context: Context) -> CertifiedResult:
+        """Apply the passes; if the certificate exceeds its limit, again with smaller ε.
+
+        If no ε keeps the limit and merges anything, the original is the result. If the user asked
+        for a number of neurons, or there is no certificate, exceeding the limit is an error.
+        """
+        first = self.applied(self.merge, original, context)
+        if first.certificate is None or self.proof.holds(first.certificate):
+            return first
+        if self.merge.asks_for_count or first.certificate.unavailable:
+            raise self.proof.failure(first.certificate)
+        return self.with_smaller_eps(original, context) or first.undone(original)
+
+    def with_smaller_eps(self, original: Graph, context: Context) -> CertifiedResult | None:
+        """The result of the largest cap on ε that keeps the limit; None if it merges nothing."""
+        tried: dict[float, CertifiedResult] = {}
+
+        def keeps_limit(cap: float) -> bool:
+            capped = self.merge.capped(cap)
+            if capped == self.merge:
+                return False
+            tried[cap] = self.applied(capped, original, context)
+            return self.proof.holds(tried[cap].certificate)
+
+        at = bisect.bisect_left(EPS_CAPS, True, key=keeps_limit)
+        best = tried[EPS_CAPS[at]] if at < len(EPS_CAPS) else None
+        return best if best is not None and best.result.changed else None
+
+    def applied(self, merge: MergeNeurons, original: Graph, context: Context) -> CertifiedResult:
+        """Apply the passes with one setting, and certify the result if that is wanted."""
+        result = merge.apply(original, context)
+        if merge.semantics == "budget" and not (merge.layers or merge.skip):
+            result = result.then(FoldAffine().apply(result.graph, context))
+        with context.progress.timed("certify"):
+            box = context.inputs.box(original)
+            return CertifiedResult(result, self.proof.of(original, result.graph, box, result.found))
