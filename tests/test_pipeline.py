@@ -1,8 +1,7 @@
-"""The Python functions, and the pass by itself."""
+"""The Python functions `optimize` and `verify`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,10 @@ import pytest
 
 import onnxfde
 from onnxfde.demo import demo_data, demo_model
-from onnxfde.errors import OptionError, UsageError
 from onnxfde.graph.model import Graph
 from onnxfde.graph.stamp import weights_hash
 from onnxfde.graph.tensors import copy_of
 from onnxfde.inspection import rounded_up
-from onnxfde.options import Quotient
-from onnxfde.passes.merge_neurons import MergeNeurons
 from tests.models import Array, build, mlp, outputs_of, twins
 
 W, B, V, C = twins()
@@ -124,71 +120,6 @@ def test_rounding_up() -> None:
     assert rounded_up(0) == "0"
 
 
-def test_a_pass_can_be_applied_by_itself() -> None:
-    result = MergeNeurons(eps=0).apply(Graph(mlp(W, B, V, C)))
-    assert result.changed
-    assert result.layers[0].neurons_after == 3
-    assert not MergeNeurons(eps=0).apply(Graph(result.model)).changed
-
-
-@pytest.mark.parametrize("quotient", ["single", "exact", "refit"])
-def test_quotients_of_the_paper_semantics(quotient: Quotient) -> None:
-    result = onnxfde.optimize(
-        demo_model(),
-        0.15,
-        semantics="paper",
-        quotient=quotient,
-        input_range=(0, 1),
-    )
-    assert result.report.changed
-    assert result.report.layers[0].neurons_after < 120
-
-
-def test_refit_is_closer_than_single_on_the_same_blocks() -> None:
-    def error(quotient: Quotient) -> float:
-        report = onnxfde.optimize(
-            demo_model(),
-            0.1,
-            semantics="paper",
-            quotient=quotient,
-            input_range=(0, 1),
-        ).report
-        return report.layers[0].error
-
-    assert error("refit") < error("single")
-
-
-def test_the_budget_can_use_single_neurons_without_a_refit() -> None:
-    single = onnxfde.optimize(demo_model(), quotient="single", input_range=(0, 1)).report.layers[0]
-    refit = onnxfde.optimize(demo_model(), input_range=(0, 1)).report.layers[0]
-    assert single.error <= 0.1
-    assert refit.neurons_after < single.neurons_after < 120
-
-
-def test_an_exact_quotient_that_saves_nothing_changes_nothing() -> None:
-    rows = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
-    model = mlp(rows, np.zeros(2, np.float32), np.ones((2, 2), np.float32), C)
-    assert not onnxfde.optimize(model, 0, semantics="paper", quotient="exact").report.changed
-
-
-def test_the_paper_semantics_with_a_count() -> None:
-    report = onnxfde.optimize(demo_model(), semantics="paper", neurons=10).report
-    assert report.layers[0].neurons_after == 10
-
-
-def test_dead_and_constant_neurons_go_in_the_paper_semantics_too() -> None:
-    w, b, v = W.copy(), B.copy(), V.copy()
-    w[0], b[1], w[1] = 0, 0, 0
-    v[:, 2] = 0
-    model = mlp(w, b, v, C)
-    report = onnxfde.optimize(model, 0, semantics="paper").report
-    assert report.layers[0].neurons_after == 3
-    assert report.verification is not None
-    assert (report.verification.relative_l2 or 0) < 1e-6
-    dead = mlp(np.zeros_like(w), b, v, C)
-    assert onnxfde.optimize(dead, 0, semantics="paper").report.layers[0].neurons_after == 1
-
-
 def test_weights_that_overflow_the_stored_type_are_not_written() -> None:
     w, v = (np.full((4, 3), 200, np.float16), np.full((1, 4), 60000, np.float16))
     w[:, 0] += np.arange(4, dtype=np.float16) * 50
@@ -200,8 +131,8 @@ def test_weights_that_overflow_the_stored_type_are_not_written() -> None:
         V=v,
     )
     result = onnxfde.optimize(model, neurons=1, verify=False)
-    for tensor in result.model.graph.initializer:
-        assert np.isfinite(onnx.numpy_helper.to_array(tensor).astype(np.float64)).all()
+    assert result.report.layers[0].remark == "its merged weights overflow the stored type"
+    assert result.model == model
 
 
 def test_parameters_outside_the_layers_count_in_full() -> None:
@@ -227,11 +158,6 @@ def test_data_may_be_arrays() -> None:
     assert first.report.layers == second.report.layers
 
 
-def test_the_report_is_plain_json() -> None:
-    report = onnxfde.optimize(demo_model(), input_range=(0, 1)).report
-    assert json.loads(report.to_json()) == json.loads(json.dumps(report.to_dict()))
-
-
 def test_saving_without_a_file_to_copy_writes_the_model(tmp_path: Path) -> None:
     model = build("y = Identity(x)", outputs="float[N,3] y")
     onnxfde.optimize(model).save(tmp_path / "o.onnx")
@@ -245,15 +171,6 @@ def test_the_hash_of_the_weights_sees_every_weight() -> None:
         weights[i].flat[0] += 1
         hashes.add(weights_hash(Graph(mlp(*weights))))
     assert len(hashes | {weights_hash(Graph(mlp(W, B, V, C)))}) == 5
-
-
-def test_options_are_checked_when_a_pass_is_built() -> None:
-    with pytest.raises(OptionError, match="not a number"):
-        MergeNeurons(eps=float("nan"))
-    with pytest.raises(UsageError, match="is not one of budget, paper"):
-        MergeNeurons(semantics="other")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="cannot be combined"):
-        MergeNeurons(layer_eps=(("a", 0.1),), keep=0.5)
 
 
 def test_an_unstable_chain_is_measured_in_plain_coefficients() -> None:
@@ -280,26 +197,6 @@ def test_a_real_network_for_homomorphic_encryption() -> None:
     assert "Conv 'Conv_0' stands before the square" in result.report.refused[0].reason
     x = np.random.default_rng(0).uniform(0, 1, (1, 1, 32, 32)).astype(np.float32)
     assert outputs_of(result.model, x)[0].shape == (1, 10)
-
-
-def test_erode_sums_and_chains_only() -> None:
-    for options in ({"linkage": "diameter"}, {"norm": "max", "relation": "backward"}):
-        with pytest.raises(UsageError, match="ERODE sums and chains"):
-            MergeNeurons(semantics="erode", **options)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="--norm max needs --relation backward"):
-        MergeNeurons(semantics="paper", norm="max")
-    with pytest.raises(UsageError, match="decides the count"):
-        MergeNeurons(semantics="paper", quotient="exact", neurons=3)
-
-
-def test_a_count_for_a_large_layer_needs_a_threshold_in_paper_semantics(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("onnxfde.lumping.threshold_frontier.MOST_PAIRED", 100)
-    with pytest.raises(OptionError, match="has more than 100 neurons: give --eps"):
-        onnxfde.optimize(demo_model(), semantics="paper", neurons=10)
-    report = onnxfde.optimize(demo_model(), 0.0, semantics="paper").report
-    assert report.unchanged == "no neurons merge at this setting"
 
 
 def test_a_glob_sets_the_eps_of_the_layers_it_matches() -> None:

@@ -1,1 +1,1 @@
-"""The command line: words in, tables out."""
+"""The command line: one module per command, and the tables they print."""

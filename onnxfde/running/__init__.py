@@ -1,1 +1,1 @@
-"""Models executed: samples in, values out, two models side by side."""
+"""Running models: on samples, in parts, and side by side; and rounding them to 8 bits."""

@@ -26,7 +26,7 @@ LABELS = "y"
 BATCH = 1024
 """Rows per run of a model with a dynamic batch. Chosen: enough to hide the cost of a call; not
 tuned."""
-FIXED_BATCH_RUNS = 1024
+FIXED_BATCH_ROWS = 1024
 """Most random rows for a model with a fixed batch, which may need a call for each. Chosen; not
 tuned."""
 MOST_VALUES = 2**25
@@ -141,7 +141,7 @@ def random_samples(
     """Random samples in a range for every input; integers ≥ 0 for integer inputs."""
     batch = lcm_batch(specs)
     if any(s.fixed_batch for s in specs):
-        rows = min(rows, FIXED_BATCH_RUNS)
+        rows = min(rows, FIXED_BATCH_ROWS)
     width = sum(int(np.prod(sample_shape(s))) for s in specs)
     rows = max(min(rows, MOST_VALUES // max(width, 1)), 1)
     rows = -(-rows // batch) * batch

@@ -1,4 +1,4 @@
-"""What is known of a layer's inputs, and which rows belong to one sample."""
+"""The inputs that a layer is measured on."""
 
 from __future__ import annotations
 
@@ -7,51 +7,63 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxfde.graph.match import find_layers
-from onnxfde.graph.model import Graph
+import onnxfde
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.held_out import Evidence
-from onnxfde.progress import Progress
-from onnxfde.running.input_source import DATA_ROWS
-from onnxfde.running.layer_inputs import evidence_for, layer_inputs
-from onnxfde.running.opening import open_data
-from onnxfde.running.recording import Recording
-from tests.models import build, twins
-
-W, B, V, C = twins()
-POSITIONS = 3
+from tests.models import build
+from tests.running.comparing import B, C, V, W
 
 
-def applied_at_positions() -> ModelProto:
-    """A layer that is applied at several positions of each sample."""
+def left(w: Any, v: Any, columns: str) -> ModelProto:
+    """Features on the first axis."""
     return build(
-        "h = MatMul(x, W) b = Add(h, B) s = Mul(b, b) y = MatMul(s, V)",
-        inputs=f"float[N,{POSITIONS},3] x",
-        outputs=f"float[N,{POSITIONS},2] y",
-        W=W.T,
-        B=B,
-        V=V.T,
+        "h = MatMul(W, x) s = Mul(h, h) y = MatMul(V, s)",
+        inputs=f"float[3,{columns}] x",
+        outputs=f"float[3,{columns}] y",
+        W=w,
+        V=v,
     )
 
 
-def evidence_on(x: Any) -> Evidence:
-    graph = Graph(applied_at_positions())
-    (match,) = find_layers(graph)[0]
-    source, _ = open_data(graph, {"x": x}, (-1.0, 1.0))
-    recording = Recording.of(graph, source, Progress())
-    found = evidence_for(layer_inputs(recording, match), match, recording, match, recording)
-    assert found is not None
-    return found
+def test_the_error_of_a_model_with_features_first_is_that_of_its_layer() -> None:
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(8, 3)).astype(np.float32)
+    v = rng.normal(size=(3, 8)).astype(np.float32)
+    report = onnxfde.optimize(left(w, v, "N"), neurons=3).report
+    assert report.verification is not None
+    assert report.verification.relative_l2 == pytest.approx(report.layers[0].error, rel=0.2)
 
 
-@pytest.mark.parametrize("samples", [200, DATA_ROWS, DATA_ROWS + 1, 3 * DATA_ROWS])
-def test_rows_of_one_sample_stay_together_however_many_samples_there_are(samples: int) -> None:
-    """Each sample has a number; none is both fitted and held out."""
-    x = np.zeros((samples, POSITIONS, 3), dtype=np.float32)
-    x[:, :, 0] = np.arange(samples)[:, None] / samples
-    x[:, :, 1:] = np.random.default_rng(0).uniform(-1, 1, (samples, POSITIONS, 2))
-    found = evidence_on(x)
-    assert found.rows_per_sample == POSITIONS
-    fitted, held = ({*part.inputs[:, 0].tolist()} for part in (found.fitted, found.held_out))
-    assert not fitted & held
-    assert len(fitted) + len(held) == min(samples, DATA_ROWS)
+def test_one_run_of_many_columns_is_measured_too() -> None:
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(size=s).astype(np.float32) for s in ((8, 3), (3, 8)))
+    data = {"x": rng.uniform(-1, 1, (3, 500)).astype(np.float32)}
+    report = onnxfde.optimize(left(w, v, "N"), neurons=3, data=data).report
+    assert report.verification is not None
+    assert report.verification.relative_l2 == pytest.approx(report.layers[0].error, rel=0.5)
+
+
+def test_features_first_layers_are_measured_along_the_right_axis() -> None:
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(size=s).astype(np.float32) for s in ((8, 3), (3, 8)))
+    x = rng.uniform(-1, 1, (3, 400)) * np.array([[5.0], [1.0], [0.05]])
+    report = onnxfde.optimize(left(w, v, "N"), neurons=2, data={"x": x}).report
+    assert report.verification is not None
+    assert report.verification.relative_l2 is not None
+    assert report.verification.relative_l2 < 0.02
+    assert report.layers[0].error == pytest.approx(report.layers[0].measured_error, rel=0.35)
+
+
+def test_weights_that_a_caller_may_override_later_on_do_not_matter_for_measuring() -> None:
+    model = build(
+        "g = Tanh(x) h = Gemm <transB = 1> (g, W, b) s = Mul(h, h) "
+        "d = Gemm <transB = 1> (s, V, c) y = Add(d, late)",
+        inputs="float[N,3] x, float[2] late",
+        W=W,
+        b=B,
+        V=V,
+        c=C,
+        late=np.zeros(2, np.float32),
+    )
+    report = onnxfde.optimize(model, eps=0).report
+    assert report.layers[0].remark is None
+    assert report.layers[0].neurons_after == 3

@@ -1,0 +1,146 @@
+"""The command `optimize`: what it writes and prints."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.command.running import GLY, ROWS, B, C, V, W, run
+from tests.models import build, mlp, twins
+
+
+def test_optimize_writes_a_smaller_model_and_shows_what_it_measured(tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    done = run("optimize", GLY, out, "--eps", "0.1", "--data", ROWS)
+    assert done.exit_code == 0
+    assert "120 → 6" in done.stdout
+    assert "relative L2 0.0" in done.stdout
+    assert "MSE" in done.stdout
+    assert out.stat().st_size < Path(GLY).stat().st_size
+    assert done.stderr == ""
+
+
+def test_at_eps_a_tenth_the_demo_loses_at_least_70_percent_of_its_neurons(tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    assert (
+        run("optimize", GLY, tmp_path / "o.onnx", "--data", ROWS, "--report", report).exit_code == 0
+    )
+    (layer,) = json.loads(report.read_text())["layers"]
+    assert layer["neurons_after"] <= 0.3 * layer["neurons_before"]
+
+
+def test_the_report_file_tells_what_was_written(tmp_path: Path) -> None:
+    report, out = tmp_path / "r.json", tmp_path / "o.onnx"
+    run("optimize", GLY, out, "--data", ROWS, "--quotient", "refit", "--report", report)
+    found = json.loads(report.read_text())
+    assert found["bytes"] == {"before": Path(GLY).stat().st_size, "after": out.stat().st_size}
+    assert found["input_sha256"] == sha256(Path(GLY).read_bytes()).hexdigest()
+    assert found["output_sha256"] == sha256(out.read_bytes()).hexdigest()
+
+
+def test_a_guessed_range_is_mentioned(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx")
+    assert "inputs are assumed to be in [-1, 1]" in done.stderr
+    done = run("optimize", model, tmp_path / "o.onnx", "--input-range", "-1:1")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_quiet_prints_nothing(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--quiet")
+    assert done.output == ""
+    assert (tmp_path / "o.onnx").exists()
+
+
+def test_verbose_prints_reasons_and_times(tmp_path: Path) -> None:
+    path = tmp_path / "in.onnx"
+    body = (
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) "
+        "r = Relu(m) q = Mul(r, r) y = Identity(q)"
+    )
+    onnx.save(build(body, W=W, b=B, V=V, c=C), path)
+    done = run("optimize", path, tmp_path / "o.onnx", "--verbose", "--eps", "0")
+    assert "left alone  q: Relu 'r' stands before the square" in done.stdout
+    assert "partition" in done.stdout
+
+
+def test_a_dry_run_writes_nothing(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "gone" / "o.onnx", "--dry-run")
+    assert done.exit_code == 0
+    assert "nothing was written" in done.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.onnx"]
+
+
+def test_a_large_error_is_pointed_out(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--neurons", "1")
+    assert "changed by more than 10%" in done.stdout
+    assert "--eps" in done.stdout
+
+
+def test_a_second_run_recognises_its_own_work(model: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{i}.onnx" for i in range(3))
+    run("optimize", model, first, "--eps", "0.3")
+    done = run("optimize", first, second, "--eps", "0.3")
+    assert "made it with these settings before" in done.stdout
+    assert second.read_bytes() == first.read_bytes()
+    for options in (("--eps", "0.3", "--force"), ("--eps", "0.2")):
+        done = run("optimize", first, third, *options)
+        assert done.exit_code == 0
+        assert "made it" not in done.stdout
+
+
+def test_changed_weights_are_not_taken_for_own_work(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.onnx"
+    run("optimize", model, out, "--eps", "0.3")
+    changed = onnx.load(out)
+    values = onnx.numpy_helper.to_array(changed.graph.initializer[0]) * 2
+    changed.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(values, changed.graph.initializer[0].name)
+    )
+    onnx.save(changed, out)
+    done = run("optimize", out, tmp_path / "p.onnx", "--eps", "0.3")
+    assert done.exit_code == 0
+    assert "made it" not in done.stdout
+
+
+def test_eps_for_single_layers(tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    args = ("--eps", "0.2", "--eps", "node_linear=0.05", "--report", report, "--dry-run")
+    assert run("optimize", GLY, tmp_path / "o.onnx", *args).exit_code == 0
+    assert json.loads(report.read_text())["layers"][0]["eps"] == 0.05
+
+
+@pytest.mark.parametrize("share", ["25%", "25", "0.25"])
+def test_a_share_of_the_neurons_can_be_kept(tmp_path: Path, share: str) -> None:
+    report = tmp_path / "r.json"
+    onnx.save(mlp(*twins(distinct=8, copies=1)), tmp_path / "in.onnx")
+    args = ("--quotient", "refit", "--dry-run", "--report", report)
+    run("optimize", tmp_path / "in.onnx", tmp_path / "o.onnx", "--keep", share, *args)
+    assert json.loads(report.read_text())["layers"][0]["neurons_after"] == 2
+
+
+def test_the_paper_semantics_from_the_command_line(tmp_path: Path) -> None:
+    args = (
+        "--semantics",
+        "paper",
+        "--relation",
+        "backward",
+        "--norm",
+        "max",
+        "--linkage",
+        "diameter",
+    )
+    done = run("optimize", GLY, tmp_path / "o.onnx", *args, "--eps", "0.2")
+    assert done.exit_code == 0
+    assert "120 → " in done.stdout
+
+
+def test_few_rows_of_data_are_remarked_on(tmp_path: Path) -> None:
+    rows = np.load(ROWS)
+    np.savez(tmp_path / "few.npz", x=rows["x"][:5])
+    done = run("optimize", GLY, tmp_path / "o.onnx", "--data", tmp_path / "few.npz")
+    assert "measured on 5 rows only" in done.stdout

@@ -1,0 +1,90 @@
+"""The commands `inspect`, `verify` and `demo`, and what all commands share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from onnxfde import __version__
+from tests.command.running import GLY, B, C, V, W, run
+from tests.models import build
+
+
+def test_inspect_shows_layers_and_near_misses(tmp_path: Path) -> None:
+    done = run("inspect", GLY, "--input-range", "0:1")
+    assert done.exit_code == 0
+    assert "7-120-7" in done.stdout
+    assert "│ 35 " in done.stdout
+    relu = tmp_path / "relu.onnx"
+    onnx.save(build("h = Relu(x) y = Relu(h)", outputs="float[N,3] y"), relu)
+    assert "no square activation" in run("inspect", relu).stdout
+    assert "2 × Relu" in run("inspect", relu).stdout
+
+
+def test_inspect_as_json() -> None:
+    found = json.loads(run("inspect", GLY, "--input-range", "0:1", "--json").stdout)
+    (layer,) = found["layers"]
+    shape = [layer[key] for key in ("name", "inputs", "neurons", "outputs", "parameters")]
+    assert shape == ["node_linear", 7, 120, 7, 1807]
+    assert layer["lossless"] == 35
+    assert list(layer["neurons_at"]) == list(layer["fewest_at"])
+    assert layer["neurons_at"] == pytest.approx(
+        {"0.0": 35, "0.01": 35, "0.03": 34, "0.1": 21, "0.2": 14, "0.3": 11}, rel=0, abs=1
+    )
+    assert layer["fewest_at"] == pytest.approx(
+        {"0.0": 8, "0.01": 6, "0.03": 6, "0.1": 5, "0.2": 4, "0.3": 2}, rel=0, abs=1
+    )
+
+
+def test_verify_measures_and_can_insist(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.onnx"
+    run("optimize", model, out, "--neurons", "2")
+    assert "relative L2" in run("verify", model, out).stdout
+    assert run("verify", model, out, "--tolerance", "1e-9").exit_code == 1
+    assert run("verify", model, model, "--tolerance", "1e-9").exit_code == 0
+    found = json.loads(run("verify", model, out, "--json").stdout)
+    assert found["relative_l2"] > 1e-3
+
+
+def test_demo_shows_a_report_and_can_keep_its_files(tmp_path: Path) -> None:
+    assert "GRP" in run("demo").stdout
+    done = run("demo", "--save", tmp_path)
+    assert done.exit_code == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["gly-small.onnx", "gly.npz", "gly.onnx"]
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"onnxfde {__version__}\n"
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onnxfde", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "optimize" in done.stdout
+
+
+def test_verifying_what_cannot_be_run_exits_with_one(tmp_path: Path) -> None:
+    path = tmp_path / "own.onnx"
+    own = build("y = Identity(x)", outputs="float[N,3] y")
+    own.graph.node[0].domain = "not.known"
+    own.opset_import.add(domain="not.known", version=1)
+    onnx.save(own, path)
+    done = run("verify", path, path)
+    assert done.exit_code == 1
+    assert "NOT VERIFIED" in done.stdout
+
+
+def test_other_activations_are_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.onnx"
+    body = (
+        "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) y = Relu(m)"
+    )
+    onnx.save(build(body, W=W, b=B, V=V, c=C), path)
+    assert "activations that are not squares: 1 × Relu" in run("inspect", path).stdout
