@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,13 @@ def mlp(w: Array, b: Array, v: Array, c: Array, *, batch: str = "N") -> ModelPro
         V=v,
         c=c,
     )
+
+
+def shapes(model: ModelProto) -> dict[str, list[int]]:
+    """The shape of every initializer."""
+    return {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

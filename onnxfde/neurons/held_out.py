@@ -28,7 +28,7 @@ BATCH_WORK = 2e8
 """Rows times unknowns of one evaluation on data, about 0.1 s on one core; where there are more
 rows, each share of `free_search` uses another part of them. Chosen; not tuned."""
 SMALLEST_BATCH = 1000
-"""But no part has fewer rows than this, so that it stands for the others. Chosen; not tuned."""
+"""But no part has fewer rows than this, so that it is representative. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)

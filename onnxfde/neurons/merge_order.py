@@ -166,7 +166,7 @@ class MergeCandidates:
         return np.asarray((mine > self.contribution) | tied)
 
     def find_partners(self, some: Indices) -> None:
-        """Find the partners of some neurons anew."""
+        """Find the partners of some neurons again."""
         for tile in tiles(some):
             unlike = self.unlikeness(tile) if self.table is None else self.table[tile]
             excluded = self.stronger(tile)

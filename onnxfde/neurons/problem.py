@@ -1,4 +1,4 @@
-"""A layer to be made smaller, what is known of its inputs, and when a smaller layer will do.
+"""A layer to be made smaller, what is known of its inputs, and how good a smaller layer is.
 
     within ε              ‖o′ − o‖ / ‖o − mean o‖ ≤ ε    in the metric
     equal up to rounding  |o′(x) − o(x)| ≤ 8·u·A(x)      on sample inputs x
@@ -6,6 +6,8 @@
 u is the unit roundoff of the stored type and A is `Layer.magnitude`. A layer that is equal up to
 rounding must also be close in the metric: at most twice as far away as rounding all weights once
 more would move the original. An ε below 16·u means 0.
+
+With evidence, real inputs, layers are ranked by the error to expect on new inputs (`held_out`).
 """
 
 from __future__ import annotations
@@ -119,7 +121,10 @@ class Problem:
 
     @cached_property
     def _reference(self) -> tuple[FloatArray, FloatArray]:
-        """The outputs on the samples, and how much rounding may change them."""
+        """The outputs on the samples, and how much rounding may change them.
+
+        That is half of what `ROUNDING_STEPS` allows; the runtime's own rounding gets the rest.
+        """
         allowed = ROUNDING_STEPS / 2 * self.roundoff * self.layer.magnitude(self.samples)
         return self.layer(self.samples), allowed
 

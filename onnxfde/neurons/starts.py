@@ -20,10 +20,10 @@ from onnxfde.neurons.refit import ridged_gram
 from onnxfde.numbers import FloatArray
 
 FEW_STARTS = 2
-"""Starts for the largest problems: blocks and strongest, which cost no descent to find."""
+"""Starts for the largest problems: blocks and strongest only. Chosen; not tuned."""
 STARTS = ((500, 12), (4000, 6))
-"""(unknowns, starts): up to so many unknowns in U′, so many starts; beyond, `FEW_STARTS`. Ten
-restarts beside the first two worked in prototypes; the limits and the six are chosen, not tuned."""
+"""Pairs of a limit on the unknowns in U′ and the number of starts up to it; beyond, `FEW_STARTS`.
+Ten restarts beside the first two worked in prototypes; the rest is chosen, not tuned."""
 
 
 def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list[FloatArray]:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxfde
 from onnxfde.graph.protos import ModelProto
-from tests.models import build, mlp, outputs_of, twins
+from tests.models import build, mlp, outputs_of, shapes, twins
 
 W, B, V, C = twins()
 X = np.random.default_rng(1).uniform(-1, 1, (50, 3)).astype(np.float32)
@@ -22,10 +22,6 @@ def node_texts(model: ModelProto) -> list[str]:
         f"{n.name}: {','.join(n.output)} = {n.op_type}({','.join(n.input)})"
         for n in model.graph.node
     ]
-
-
-def shapes(model: ModelProto) -> dict[str, list[int]]:
-    return {t.name: list(t.dims) for t in model.graph.initializer}
 
 
 def test_everything_else_in_the_model_stays_field_for_field() -> None:
@@ -90,40 +86,6 @@ def test_alpha_and_beta_become_one() -> None:
     ]
 
 
-@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
-def test_a_bias_is_added_only_where_it_is_needed(op: str) -> None:
-    model = build(f"h = {op}(x, W) s = Mul(h, h) y = {op}(s, V)", W=W.T, V=V.T)
-    around_zero = onnxfde.optimize(model, eps=0).model
-    assert len(around_zero.graph.node) == 3
-    assert set(shapes(around_zero)) == {"W", "V"}
-    lossy = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
-    onnx.checker.check_model(lossy, full_check=True)
-    assert [n.op_type for n in lossy.graph.node] == (
-        ["MatMul", "Add", "Mul", "MatMul", "Add"] if op == "MatMul" else ["Gemm", "Mul", "Gemm"]
-    )
-    assert set(shapes(lossy)) == {"W", "V", "h_bias", "y_bias"}
-    assert lossy.graph.output[0].name == "y"
-
-
-def test_an_outgoing_bias_goes_before_all_readers_of_the_value() -> None:
-    model = build(
-        "h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V) z = Neg(y) z2 = Abs(y)",
-        outputs="float[N,2] z, float[N,2] z2",
-        W=W.T,
-        V=V.T,
-    )
-    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
-    z, z2 = outputs_of(result, X)
-    np.testing.assert_array_equal(np.abs(z), z2)
-
-
-def test_an_outgoing_bias_for_one_reader() -> None:
-    model = build("h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = Neg(d)", W=W.T, V=V.T)
-    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
-    assert [n.op_type for n in result.graph.node][-2:] == ["Add", "Neg"]
-    onnx.checker.check_model(result, full_check=True)
-
-
 def constant_model(ir: int) -> ModelProto:
     model = build("y = Identity(x)", ir=ir, opset=8 if ir == 3 else 17)
     del model.graph.node[:]
@@ -142,7 +104,8 @@ def test_weights_in_constant_nodes_stay_in_constant_nodes(ir: int) -> None:
     result = onnxfde.optimize(model, eps=0).model
     onnx.checker.check_model(result)
     assert not result.graph.initializer
-    assert sum(n.op_type == "Constant" for n in result.graph.node) == 4
+    constants = [n.attribute[0].t for n in result.graph.node if n.op_type == "Constant"]
+    assert sorted(list(tensor.dims) for tensor in constants) == [[2], [2, 3], [3], [3, 3]]
     np.testing.assert_allclose(
         outputs_of(result, X)[0], outputs_of(model, X)[0], rtol=2e-5, atol=2e-5
     )
@@ -217,68 +180,11 @@ def test_a_constant_behind_nodes_that_is_a_graph_output_stays() -> None:
         V=V,
         c=C,
     )
-    y, w = outputs_of(onnxfde.optimize(model, eps=0, verify=False).model, X)
+    result = onnxfde.optimize(model, eps=0, verify=False)
+    assert result.report.layers[0].neurons_after == 3
+    y, w = outputs_of(result.model, X)
     np.testing.assert_array_equal(w.reshape(6, 3), W)
     np.testing.assert_allclose(y, outputs_of(model, X)[0], rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("rest", "outputs"),
-    [
-        ("y = Add(d, c)", "float[N,2] y, float[N,2] d"),
-        ("y = Add(d, c) z = Neg(d)", "float[N,2] y, float[N,2] z"),
-    ],
-)
-def test_an_add_is_the_layer_s_bias_only_if_nothing_else_reads_the_sum(
-    rest: str, outputs: str
-) -> None:
-    model = build(
-        f"h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) {rest}",
-        outputs=outputs,
-        W=W.T,
-        V=V.T,
-        c=C,
-    )
-    for settings in ({"eps": 0.0}, {"neurons": 2, "input_range": (0, 1)}):
-        result = onnxfde.optimize(model, **settings)
-        y, other = outputs_of(result.model, X)
-        np.testing.assert_allclose(
-            y, (other if "Neg" not in rest else -other) + C, rtol=1e-5, atol=1e-5
-        )
-
-
-def test_a_bias_reaches_readers_inside_bodies() -> None:
-    model = build(
-        "h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = If(k) <"
-        "then_branch = a () => (float[N,2] y1) { y1 = Neg(d) }, "
-        "else_branch = e () => (float[N,2] y2) { y2 = Abs(d) }>",
-        inputs="float[N,3] x, bool k",
-        W=W.T,
-        V=V.T,
-    )
-    plain = build("h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = Neg(d)", W=W.T, V=V.T)
-    settings = {"neurons": 2, "input_range": (0, 1)}
-    inside, outside = (onnxfde.optimize(m, **settings).model for m in (model, plain))  # type: ignore[arg-type]
-    yes = np.array([True])
-    np.testing.assert_allclose(
-        outputs_of(inside, X, k=yes)[0].reshape(-1, 2),
-        outputs_of(outside, X)[0],
-        rtol=1e-5,
-        atol=1e-5,
-    )
-
-
-def test_a_new_bias_beside_constant_nodes_is_a_constant_node() -> None:
-    model = build("y = Identity(x)", ir=3, opset=8)
-    del model.graph.node[:]
-    for name, values in (("W", W.T), ("V", V.T)):
-        tensor = numpy_helper.from_array(np.asarray(values, order="C"))
-        model.graph.node.append(helper.make_node("Constant", [], [name], value=tensor))
-    parsed = build("h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V)")
-    model.graph.node.extend(parsed.graph.node)
-    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
-    assert not result.graph.initializer
-    onnx.checker.check_model(result, full_check=True)
 
 
 def test_towers_that_share_their_weights_share_the_merged_ones() -> None:
@@ -305,6 +211,7 @@ def test_metadata_of_a_rewritten_tensor_is_kept() -> None:
     model.graph.initializer[0].metadata_props.add(key="k", value="v")
     model.graph.initializer[0].doc_string = "weights"
     tensor = onnxfde.optimize(model, eps=0).model.graph.initializer[0]
+    assert (tensor.name, list(tensor.dims)) == ("W", [3, 3])
     assert (tensor.doc_string, tensor.metadata_props[0].value) == ("weights", "v")
 
 
@@ -318,4 +225,7 @@ def test_the_shape_of_an_unused_dropout_mask_is_corrected() -> None:
         c=C,
     )
     model.graph.value_info.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, ["N", 6]))
-    onnx.checker.check_model(onnxfde.optimize(model, eps=0).model, full_check=True)
+    result = onnxfde.optimize(model, eps=0).model
+    onnx.checker.check_model(result, full_check=True)
+    mask = result.graph.value_info[0].type.tensor_type.shape
+    assert [d.dim_param or d.dim_value for d in mask.dim] == ["N", 3]

@@ -1,4 +1,4 @@
-"""Models are written whole or not at all, and external weights stay external."""
+"""Models are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,109 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import pytest
-from onnx.external_data_helper import convert_model_to_external_data
 
 import onnxfde
-from onnxfde.errors import ModelError, OutputError
+from onnxfde.errors import OutputError
 from onnxfde.graph import files
-from onnxfde.graph.protos import ModelProto
-from tests.models import mlp, twins
-
-BIG = twins(distinct=20, copies=2, inputs=8, outputs=30)
-
-
-@pytest.fixture
-def external(tmp_path: Path) -> Path:
-    """A model whose weights lie in `weights.bin` beside it."""
-    model = mlp(*BIG)
-    convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    onnx.save(model, folder / "model.onnx")
-    return folder / "model.onnx"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def test_external_weights_stay_external(external: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.onnx"
-    before = contents(external.parent)
-    report = onnxfde.optimize(external, eps=0).save(out)
-    assert contents(external.parent) == before
-    raw = onnx.load(out, load_external_data=False)
-    assert {t.data_location for t in raw.graph.initializer} == {onnx.TensorProto.EXTERNAL}
-    assert {
-        e.value for t in raw.graph.initializer for e in t.external_data if e.key == "location"
-    } == {"out.onnx.data"}
-    assert report.bytes.after == pytest.approx(
-        out.stat().st_size + (tmp_path / "out.onnx.data").stat().st_size, abs=600
-    )
-    assert report.layers[0].neurons_after == 20
-    check = onnxfde.verify(external, out)
-    assert check.relative_l2 is not None
-    assert check.relative_l2 < 1e-5
-
-
-def test_in_and_out_may_be_the_same_file(external: Path) -> None:
-    original = onnx.load(external)
-    onnxfde.optimize(external, eps=0).save(external)
-    found = onnxfde.verify(original, onnx.load(external))
-    assert found.relative_l2 is not None
-    assert found.relative_l2 < 1e-5
-    again = onnxfde.optimize(external, eps=0.2, force=True)
-    again.save(external)
-    assert sorted(contents(external.parent)) == ["model.onnx", "model.onnx.data", "weights.bin"]
-    assert onnxfde.inspect(external).layers[0].neurons < 20
-
-
-def test_a_data_file_that_is_replaced_is_restored_if_the_model_cannot_be(
-    external: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    onnxfde.optimize(external, eps=0).save(external)
-    before = contents(external.parent)
-    rename = os.replace
-
-    def fail_on_model(source: Any, target: Any) -> None:
-        if str(target).endswith(".onnx"):
-            raise OSError(errno.EIO, "no")
-        rename(source, target)
-
-    result = onnxfde.optimize(external, neurons=3)
-    monkeypatch.setattr(os, "replace", fail_on_model)
-    with pytest.raises(OutputError, match="cannot be written"):
-        result.save(external)
-    monkeypatch.undo()
-    assert contents(external.parent) == before
-    assert onnxfde.verify(external, external).max_abs_error == 0
-
-
-def test_when_nothing_merges_model_and_data_are_copied_unchanged(
-    external: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    report = onnxfde.optimize(external, neurons=1000, layers=("first",), skip=("*",)).save(
-        folder / "model.onnx"
-    )
-    assert not report.changed
-    assert contents(folder) == contents(external.parent)
-    assert report.output_sha256 == report.input_sha256
-
-
-def test_copying_onto_itself_does_nothing(external: Path) -> None:
-    before = external.stat().st_mtime_ns
-    onnxfde.optimize(external, skip=("*",)).save(external)
-    assert external.stat().st_mtime_ns == before
-
-
-def test_beside_the_input_only_the_model_is_copied(external: Path) -> None:
-    onnxfde.optimize(external, skip=("*",)).save(external.parent / "copy.onnx")
-    assert sorted(contents(external.parent)) == ["copy.onnx", "model.onnx", "weights.bin"]
+from tests.models import contents, mlp, twins
 
 
 def test_without_merges_the_output_is_the_input_byte_for_byte(tmp_path: Path) -> None:
@@ -119,42 +22,6 @@ def test_without_merges_the_output_is_the_input_byte_for_byte(tmp_path: Path) ->
     report = onnxfde.optimize(path, eps=1e-9).save(out)
     assert not report.changed
     assert out.read_bytes() == path.read_bytes()
-
-
-def broken(model: ModelProto, **changes: str) -> ModelProto:
-    tensor = model.graph.initializer[0]
-    kept = {e.key: e.value for e in tensor.external_data} | changes
-    del tensor.external_data[:]
-    for key, value in kept.items():
-        tensor.external_data.add(key=key, value=value)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"location": "../secret.bin"}, "outside the model's folder"),
-        ({"location": "/etc/hostname"}, "outside the model's folder"),
-        ({"location": ""}, "outside the model's folder"),
-        ({"location": "gone.bin"}, "is missing"),
-        ({"length": "99999999"}, "too short"),
-        ({"offset": "99999999"}, "too short"),
-        ({"offset": "-4"}, "bad offset"),
-    ],
-)
-def test_bad_external_data_is_named(external: Path, changes: dict[str, str], reason: str) -> None:
-    model = broken(onnx.load(external, load_external_data=False), **changes)
-    external.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=reason):
-        onnxfde.optimize(external)
-
-
-def test_a_link_out_of_the_folder_is_not_followed(external: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "secret.bin"
-    (external.parent / "weights.bin").rename(secret)
-    (external.parent / "weights.bin").symlink_to(secret)
-    with pytest.raises(ModelError, match="outside the model's folder"):
-        onnxfde.optimize(external)
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(
@@ -220,87 +87,5 @@ def test_file_systems_without_hard_links_work(
     out = tmp_path / "out.onnx"
     out.write_bytes(b"old")
     onnxfde.optimize(mlp(*twins()), eps=0).save(out)
-    assert np.isfinite(onnxfde.verify(out, out).max_abs_error or 0)
+    assert onnxfde.inspect(out).layers[0].neurons == 3
     assert list(contents(tmp_path)) == ["out.onnx"]
-
-
-def test_a_large_new_tensor_joins_the_data_file(external: Path, tmp_path: Path) -> None:
-    original = onnx.load(external, load_external_data=False)
-    model = ModelProto.FromString(original.SerializeToString())
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(600, np.float32), "large"))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(3, np.float32), "small"))
-    names = [t.name for t in files.outside(model, original)]
-    assert "large" in names
-    assert "small" not in names
-
-
-def test_external_weights_outside_the_layer_are_carried_over(tmp_path: Path) -> None:
-    model = mlp(*BIG)
-    model.graph.initializer.append(
-        onnx.numpy_helper.from_array(np.arange(5000, dtype=np.float32), "kept")
-    )
-    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    onnxfde.optimize(path, eps=0).save(out)
-    kept = next(t for t in onnx.load(out).graph.initializer if t.name == "kept")
-    np.testing.assert_array_equal(onnx.numpy_helper.to_array(kept), np.arange(5000))
-
-
-def test_the_weights_of_the_input_are_not_overwritten_by_the_result(tmp_path: Path) -> None:
-    path, backup = tmp_path / "model.onnx", tmp_path / "backup.onnx"
-    onnx.save(
-        mlp(*BIG), path, save_as_external_data=True, location="model.onnx.data", size_threshold=0
-    )
-    backup.write_bytes(path.read_bytes())
-    before = contents(tmp_path)
-    with pytest.raises(OutputError, match="holds the weights of the input"):
-        onnxfde.optimize(backup, eps=0).save(path)
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.parametrize("merges", [True, False])
-def test_data_files_of_other_models_are_not_overwritten(
-    external: Path, tmp_path: Path, merges: bool
-) -> None:
-    folder = tmp_path / "other"
-    folder.mkdir()
-    foreign = folder / ("out.onnx.data" if merges else "weights.bin")
-    foreign.write_bytes(b"somebody else's")
-    result = onnxfde.optimize(external, eps=0, skip=() if merges else ("*",))
-    with pytest.raises(OutputError, match="does not belong to"):
-        result.save(folder / "out.onnx")
-    assert contents(folder) == {foreign.name: b"somebody else's"}
-
-
-def test_a_result_may_be_replaced_with_its_own_data(external: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.onnx"
-    onnxfde.optimize(external, eps=0).save(out)
-    onnxfde.optimize(external, neurons=5).save(out)
-    assert onnxfde.inspect(out).layers[0].neurons == 5
-
-
-def test_the_data_file_takes_its_place_before_the_model(
-    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order: list[str] = []
-    rename = os.replace
-
-    def record(source: Any, target: Any) -> None:
-        order.append(Path(target).name)
-        rename(source, target)
-
-    result = onnxfde.optimize(external, eps=0)
-    monkeypatch.setattr(os, "replace", record)
-    result.save(tmp_path / "out.onnx")
-    assert order == ["out.onnx.data", "out.onnx"]
-
-
-def test_a_data_file_beside_something_that_is_no_model_is_not_overwritten(
-    external: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out.onnx"
-    out.write_bytes(b"no model")
-    (tmp_path / "out.onnx.data").write_bytes(b"somebody else's")
-    with pytest.raises(OutputError, match="does not belong to"):
-        onnxfde.optimize(external, eps=0).save(out)
-    assert out.read_bytes() == b"no model"

@@ -252,3 +252,18 @@ def test_a_default_of_an_input_is_no_constant() -> None:
     assert [value.name for value in graph.inputs] == ["x", "k"]
     graph.add_tensor(numpy_helper.from_array(C, "k"))
     assert_true(graph)
+
+
+def test_constant_nodes_are_read_unless_they_are_sparse() -> None:
+    model = build("two = Constant <value_float = 2.0> () y = Mul(x, two)")
+    found = Graph(model).constant("two")
+    assert found is not None
+    assert found.values.dtype == np.float32
+    assert found.values == 2
+    sparse = helper.make_sparse_tensor(
+        numpy_helper.from_array(np.ones(1, np.float32), "v"),
+        numpy_helper.from_array(np.zeros(1, np.int64), "i"),
+        [6],
+    )
+    model.graph.node.append(helper.make_node("Constant", [], ["k"], sparse_value=sparse))
+    assert not Graph(model).is_constant("k")

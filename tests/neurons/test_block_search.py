@@ -96,7 +96,7 @@ def test_permuting_flipping_and_rescaling_neurons_changes_nothing_but_order(
 
 
 def canonical_rows(layer: Layer) -> FloatArray:
-    """Each neuron's rank-1 contribution V_i ⊗ u_i u_iᵀ, in an order of their own."""
+    """Each neuron's rank-1 contribution V_i ⊗ u_i u_iᵀ, in a fixed order."""
     squares = np.einsum("ij,ik->ijk", layer.incoming, layer.incoming)
     flat = np.einsum("mi,ijk->imjk", layer.outgoing, squares).reshape(layer.neurons, -1)
     return np.asarray(flat[np.lexsort(np.round(flat, 4).T)])

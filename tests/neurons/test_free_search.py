@@ -158,39 +158,7 @@ def test_with_evidence_eps_holds_on_rows_that_were_held_out() -> None:
         assert evidence.held_out.error(found.layer) <= eps
 
 
-def test_too_few_or_constant_or_infinite_rows_are_no_evidence() -> None:
-    x = np.random.default_rng(0).normal(size=(200, 3))
-    y = x[:, :1] ** 2
-    assert Evidence(x, y).enough
-    assert not Evidence(x[:99], y[:99]).enough
-    assert not Evidence(x, np.ones_like(y)).enough
-    assert not Evidence(x, np.where(y > 1, np.inf, y)).enough
-
-
-def test_large_evidence_is_taken_in_batches_that_cover_it() -> None:
-    x = np.arange(5000.0)[:, None]
-    batches = [Evidence(x, x).batch(i, 100_000).inputs for i in range(3)]
-    assert sorted(np.concatenate(batches).ravel()) == list(range(5000))
-    assert len(Evidence(x, x).batch(0, 10).inputs) == 5000
-
-
-def test_held_out_rows_are_whole_samples_drawn_at_random() -> None:
-    position = np.tile(np.arange(10.0), 300)[:, None]
-    whole = Evidence(position, position, rows_per_sample=10)
-    assert sorted(set(whole.held_out.inputs.ravel())) == list(range(10))
-    assert len(whole.held_out.inputs) == 300
-    assert len(whole.fitted.inputs) == 2700
-    single = Evidence(position, position)
-    assert len(set(single.held_out.inputs.ravel())) == 10
-
-
-def test_one_row_is_no_evidence() -> None:
-    for rows in (1, 2, 9):
-        x = np.random.default_rng(0).normal(size=(rows, 3))
-        assert not Evidence(x, x).enough
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(2, 10), st.integers(1, 2))
 def test_small_whole_weights_are_no_obstacle(
     seed: int, inputs: int, neurons: int, outputs: int
@@ -237,7 +205,7 @@ def test_with_evidence_a_larger_eps_never_leaves_more_neurons() -> None:
     layer, x = random_layer(8, 64, 3), np.random.default_rng(4).uniform(0, 1, (500, 8))
     search = free(layer, Metric.measured(x), Evidence(x, layer(x)))
     counts = []
-    for eps in np.geomspace(0.005, 0.3, 25):
+    for eps in np.geomspace(0.005, 0.3, 12):
         found = search.within(float(eps))
         assert found is not None
         assert search.problem.expected_error(found) <= eps or found is search.lossless

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxfde.neurons import merge_order
+from onnxfde.neurons.activations import SQUARE, Activation
 from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import canonical, merge_tree
 from onnxfde.neurons.pivoted_basis import pivoted_basis
 from onnxfde.progress import Progress
-from tests.strategies import layers
+from tests.strategies import CUBE, RELU, layers
 
 
 def random_layer(neurons: int, inputs: int, seed: int = 0) -> Layer:
@@ -111,3 +114,31 @@ def test_strengths_that_overflow_still_end() -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         tree = merge_tree(np.eye(3), np.full((1, 3), 1e160))
     assert len(tree.cut(1)[1]) == 1
+
+
+@given(st.integers(0, 2**16), st.sampled_from([SQUARE, RELU, CUBE]))
+def test_the_canonical_form_is_the_same_function_whatever_the_scales(
+    seed: int, activation: Activation
+) -> None:
+    rng = np.random.default_rng(seed)
+    layer = replace(random_layer(7, 3, seed), activation=activation)
+    power, order = rng.integers(-5, 6, 7), rng.permutation(7)
+    sign = rng.choice([-1.0, 1.0], 7) if activation.even else np.ones(7)
+    other = replace(
+        layer,
+        incoming=np.ldexp(layer.incoming * sign[:, None], power[:, None])[order],
+        outgoing=np.ldexp(layer.outgoing, -activation.degree * power)[:, order],
+    )
+    first, second = canonical(layer)[0], canonical(other)[0]
+    np.testing.assert_array_equal(first.incoming, second.incoming)
+    np.testing.assert_array_equal(first.outgoing, second.outgoing)
+    x = rng.normal(size=(10, 3))
+    np.testing.assert_allclose(first(x), layer(x), rtol=0, atol=1e-12 * layer.magnitude(x).max())
+
+
+def test_a_sign_that_is_not_free_is_kept() -> None:
+    rows = np.array([[1.0, 2.0], [-1.0, -2.0]])
+    square = Layer(rows, np.ones((1, 2)), np.zeros(1))
+    assert (canonical(square)[0].incoming[:, 0] > 0).all()
+    relu = canonical(replace(square, activation=RELU))[0]
+    assert sorted(np.sign(relu.incoming[:, 0])) == [-1.0, 1.0]

@@ -1,3 +1,5 @@
+"""The objective has the derivatives it claims, and descents go down on it."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -5,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.descent import levenberg_marquardt, quasi_newton, unit
 from onnxfde.neurons.kernels import features
 from onnxfde.neurons.objective import Forms, Neurons, Objective, Observed, Target, summed
 from onnxfde.numbers import FloatArray
+from tests.strategies import CUBE
 
 KINDS = ["forms", "neurons", "observed"]
 
@@ -20,7 +24,8 @@ def target(kind: str, rng: np.random.Generator, inputs: int = 4, outputs: int = 
     if kind == "neurons":
         return Neurons(rows, outgoing)
     z = np.column_stack([rng.normal(size=(60, inputs)), np.ones(60)])
-    return Observed.of(z, (z @ rows.T) ** 2 @ outgoing.T)
+    activation = CUBE if kind == "observed cubes" else SQUARE
+    return Observed.of(z, activation.value(z @ rows.T) @ outgoing.T, activation)
 
 
 def slopes(objective: Objective, rows: FloatArray, step: float = 1e-6) -> FloatArray:
@@ -35,7 +40,10 @@ def slopes(objective: Objective, rows: FloatArray, step: float = 1e-6) -> FloatA
 
 
 @pytest.mark.parametrize("ridge", [1e-12, 0.01])
-@pytest.mark.parametrize("kinds", [("forms",), ("neurons",), ("observed",), ("observed", "forms")])
+@pytest.mark.parametrize(
+    "kinds",
+    [("forms",), ("neurons",), ("observed",), ("observed", "forms"), ("observed cubes",)],
+)
 def test_the_gradient_is_that_of_finite_differences(kinds: tuple[str, ...], ridge: float) -> None:
     rng = np.random.default_rng(0)
     objective = Objective(
@@ -55,6 +63,22 @@ def test_forms_and_neurons_are_the_same_target() -> None:
     assert fits[0].value == pytest.approx(fits[1].value, rel=1e-12)
     np.testing.assert_allclose(fits[0].outgoing, fits[1].outgoing, rtol=1e-9, atol=0)
     np.testing.assert_allclose(fits[0].gradient, fits[1].gradient, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["observed", "observed cubes"])
+def test_curvature_on_samples_is_that_of_the_hidden_values(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    observed, rows, step = target(kind, rng), rng.normal(size=(3, 5)), 1e-6
+    _, first, second = observed.at(rows).curvature()
+    slope = np.zeros((60, 15))
+    for i in range(15):
+        moved = rows.copy()
+        moved.flat[i] += step
+        change = observed.at(moved).values - observed.at(rows).values  # type: ignore[attr-defined]
+        slope[:, i] = change[:, i // 5] / step
+    values = observed.at(rows).values  # type: ignore[attr-defined]
+    np.testing.assert_allclose(first, values.T @ slope, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(second, slope.T @ slope, rtol=1e-4, atol=1e-4)
 
 
 def test_curvature_is_that_of_the_features() -> None:
