@@ -43,7 +43,7 @@ from onnxfde.options import Int8
 from onnxfde.passes import Context, MergeNeurons
 from onnxfde.progress import Progress
 from onnxfde.running.layer_inputs import layer_inputs
-from onnxfde.running.opening import open_data
+from onnxfde.running.open_files import open_data
 from onnxfde.running.recording import Recording
 from onnxfde.running.runtime import quiet
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnxfde.errors import OnnxfdeError
     from onnxfde.inspection import Inspection, inspect
+    from onnxfde.lumping.polynomial_system import Partition, PolynomialSystem, encode, quotient
     from onnxfde.lumping.refinement import refine
-    from onnxfde.lumping.system import Partition, PolynomialSystem, encode, quotient
     from onnxfde.machines.benchmark import bench
     from onnxfde.machines.results import Comparison
     from onnxfde.neurons.layer import Layer

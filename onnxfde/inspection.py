@@ -17,7 +17,7 @@ from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy
 from onnxfde.passes.result import Context, PassResult
 from onnxfde.progress import Progress
-from onnxfde.running.opening import Data, Model, open_data, open_model
+from onnxfde.running.open_files import Data, Model, open_data, open_model
 
 SHOWN_EPS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
 """The ε for which neurons are counted. Chosen: from lossless to a change of a third; not tuned."""

@@ -30,7 +30,7 @@ from onnxfde.progress import Progress
 from onnxfde.report import Change, Quantized, Report
 from onnxfde.running import ort_format
 from onnxfde.running.input_source import InputSource
-from onnxfde.running.opening import Data, Model, Source, open_data, open_model, open_model_or_ort
+from onnxfde.running.open_files import Data, Model, Source, open_data, open_model, open_model_or_ort
 from onnxfde.running.samples import Samples
 from onnxfde.running.side_by_side import Compared, SideBySide, require_same_inputs
 from onnxfde.running.verification import Verification, require_equal, require_sense

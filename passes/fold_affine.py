@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxfde.graph.affine import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
+from onnxfde.graph.affine_maps import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
 from onnxfde.graph.edit import Edit
 from onnxfde.graph.match import AFFINE, Refusal, walk_on
 from onnxfde.graph.model import Graph

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from onnxfde.graph.affine import NoMatch
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.edit import write_layer
 from onnxfde.graph.match import Match, Refusal, find_layers, reread, size_of
 from onnxfde.graph.model import Graph

@@ -86,3 +86,19 @@ def remark_on_range(data: Path | None, input_range: str | None) -> None:
             "note: inputs are assumed to be in [-1, 1]; --data or --input-range works better",
             err=True,
         )
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The name and the numbers in `input:1,3,224,224`.
+
+    >>> parse_shape("x:0:1,3")
+    ('x:0', (1, 3))
+    """
+    name, _, numbers = text.rpartition(":")
+    try:
+        shape = tuple(int(n) for n in numbers.split(","))
+    except ValueError:
+        shape = (0,)
+    if not name or min(shape) < 1:
+        raise OptionError(f"--shape {text}: write NAME:1,3,224,224 with lengths of 1 or more")
+    return name, shape

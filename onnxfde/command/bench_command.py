@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxfde.command.arguments import Quiet, parse_batches, range_of
+from onnxfde.command.arguments import Quiet, parse_batches, parse_shape, range_of
 from onnxfde.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ def bench_command(
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.graph import files
     from onnxfde.machines.benchmark import bench
-    from onnxfde.machines.shapes import parse_shape
 
     if json_file is not None and str(json_file) != STDOUT:
         files.check_target(json_file)

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnx
 
-from onnxfde.graph.affine import Affine, Layout
+from onnxfde.graph.affine_maps import Affine, Layout
 from onnxfde.graph.match import Match, activation_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.new_nodes import make_add, make_constant
+from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
-from onnxfde.numbers import Array, FloatArray
+from onnxfde.numbers import FloatArray
 
 MERGED = "_merged"
 """The end of the name of a new weight, in place of one that something else reads."""
@@ -193,18 +193,3 @@ class Edit:
 def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:
     """A bias in the shape that broadcasts along the features."""
     return bias[:, None] if layout == "columns" and rank != 1 else bias
-
-
-def make_constant(name: str, values: Array) -> NodeProto:
-    """A Constant node that makes these values."""
-    return onnx.helper.make_node("Constant", [], [name], name, value=make_tensor("", values))
-
-
-def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
-    """Output = value + addend."""
-    import onnx_graphsurgeon as gs
-
-    inputs = [gs.Variable(value), gs.Variable(addend)]
-    node = gs.Node("Add", name, inputs=inputs, outputs=[gs.Variable(output)])
-    built: ModelProto = gs.export_onnx(gs.Graph([node]), do_type_check=False)
-    return built.graph.node[0]

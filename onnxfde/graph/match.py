@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onnxfde.graph.activation_patterns import activation_of
-from onnxfde.graph.affine import (
+from onnxfde.graph.affine_maps import (
     ELEMENTWISE,
     Affine,
     Layout,

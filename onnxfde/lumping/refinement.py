@@ -29,7 +29,7 @@ import numpy.typing as npt
 from onnxfde.errors import AlgebraError
 from onnxfde.lumping.distance import TIE_TOLERANCE
 from onnxfde.lumping.partition import split_block
-from onnxfde.lumping.system import IntArray, Partition, PolynomialSystem, membership
+from onnxfde.lumping.polynomial_system import IntArray, Partition, PolynomialSystem, membership
 from onnxfde.numbers import FloatArray
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 

@@ -26,7 +26,7 @@ from onnxfde.machines.targets.cpu import Cpu
 from onnxfde.numbers import Array
 from onnxfde.options import DEFAULT_RANGE, Range
 from onnxfde.progress import Progress
-from onnxfde.running.opening import Data, open_model, samples_of
+from onnxfde.running.open_files import Data, open_model, samples_of
 from onnxfde.running.samples import check_range
 
 MOST_THREADS = 1024

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxfde.errors import DataError, OptionError
+from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array
 from onnxfde.options import Range
@@ -20,22 +20,6 @@ from onnxfde.running.samples import MOST_VALUES, Samples, random_samples
 
 Shapes = Mapping[str, tuple[int, ...]]
 Specs = tuple[InputSpec, ...]
-
-
-def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """The name and the numbers in `input:1,3,224,224`.
-
-    >>> parse_shape("x:0:1,3")
-    ('x:0', (1, 3))
-    """
-    name, _, numbers = text.rpartition(":")
-    try:
-        shape = tuple(int(n) for n in numbers.split(","))
-    except ValueError:
-        shape = (0,)
-    if not name or min(shape) < 1:
-        raise OptionError(f"--shape {text}: write NAME:1,3,224,224 with lengths of 1 or more")
-    return name, shape
 
 
 def batch_input(specs: Specs) -> InputSpec | None:

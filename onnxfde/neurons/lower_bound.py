@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.kernels import Metric, kernel_diagonal, norm
-from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.kernels import kernel_diagonal, norm
 from onnxfde.numbers import FloatArray
 
 CANCELLED = 1e-7
@@ -36,11 +35,3 @@ def lower_bounds(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
     values = np.sort(np.clip(np.linalg.eigvalsh(gram), 0.0, None))[::-1]
     tails = np.cumsum(values[::-1])[::-1] - TAIL_ROUNDING * values.sum()
     return np.asarray(np.sqrt(2 * np.clip(tails, 0.0, None)) / total)
-
-
-def lower_bound(metric: Metric, layer: Layer, count: int) -> float | None:
-    """The least error that `count` neurons can have, or None if there is no bound."""
-    if count > layer.inputs:
-        return None
-    alive = layer.without_constants()
-    return float(lower_bounds(metric.whiten(alive.incoming), alive.outgoing)[count])

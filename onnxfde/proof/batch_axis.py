@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxfde.neurons.intervals import Pair, Uncertified
 from onnxfde.proof.node_call import Known, NodeCall, Value
-from onnxfde.proof.operators import OPERATORS, Operator
+from onnxfde.proof.operator_table import OPERATORS, Operator
 
 SAMPLE_COUNTS = (2, 3)
 """The batch sizes that are tried: two of them, so that no node can pass by assuming one size."""

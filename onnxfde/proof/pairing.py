@@ -23,7 +23,7 @@ from onnxfde.proof.batch_axis import Batch, batch_of, check_chain
 from onnxfde.proof.chain_pairs import Side, chain_pair, read_both_chains
 from onnxfde.proof.input_box import input_interval
 from onnxfde.proof.node_call import NodeCall, Value, as_value
-from onnxfde.proof.operators import apply_operator
+from onnxfde.proof.operator_table import apply_operator
 from onnxfde.proof.read_chain import Chain, skip_idle_nodes
 
 NamePair = tuple[str, str]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnxfde.graph.activation_patterns import is_square
-from onnxfde.graph.affine import ELEMENTWISE, Layout, NoMatch, affine, scale_and_shift
+from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, NoMatch, affine, scale_and_shift
 from onnxfde.graph.match import (
     AFFINE,
     TRANSPARENT,

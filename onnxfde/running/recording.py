@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxfde.errors import DataError, RuntimeUnavailable
-from onnxfde.graph.affine import Layout
+from onnxfde.graph.affine_maps import Layout
 from onnxfde.graph.model import Graph
 from onnxfde.graph.subgraph import part_making, values_after
 from onnxfde.numbers import Array, FloatArray

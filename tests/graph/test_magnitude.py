@@ -13,7 +13,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import ROUNDING_STEPS
-from onnxfde.proof.operators import OPERATORS
+from onnxfde.proof.operator_table import OPERATORS
 from tests.models import build, outputs_of, twins
 from tests.proof.certificates import in_float64
 

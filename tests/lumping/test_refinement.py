@@ -15,7 +15,7 @@ import onnxfde
 from onnxfde import Partition, PolynomialSystem, encode, quotient, refine
 from onnxfde.errors import AlgebraError
 from onnxfde.lumping.partition import partition
-from onnxfde.lumping.system import layer_partition
+from onnxfde.lumping.polynomial_system import layer_partition
 from onnxfde.neurons.layer import Layer
 from onnxfde.options import Linkage, Norm, Relation, Threshold
 

@@ -21,7 +21,7 @@ import pytest
 from onnxfde.errors import TargetError
 from onnxfde.machines.targets import provision, sysroot
 from onnxfde.machines.targets.build_commands import complaint
-from onnxfde.machines.targets.packages import GUEST_SITE
+from onnxfde.machines.targets.debian_packages import GUEST_SITE
 from onnxfde.machines.targets.provision import set_up_arm64
 from onnxfde.machines.targets.sysroot import CPUS, Sysroot, find_sysroot
 from tests.machines.processes import wait_until

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from onnxfde.neurons.completed_square import eigen_neurons
 from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.lower_bound import lower_bound, lower_bounds
+from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.pivoted_basis import pivoted_basis
 from onnxfde.numbers import FloatArray
-from tests.strategies import layers
+from tests.strategies import layers, problem_of
 
 
 @given(layers(), st.integers(0, 2**32 - 1), st.data())
@@ -28,7 +28,7 @@ def test_no_layer_is_closer_than_its_lower_bound(
     rows, outgoing = metric.whiten(alive.incoming), alive.outgoing
     target = outgoing @ features(rows)
     assume(np.any(target))
-    bound = lower_bound(metric, layer, count)
+    bound = problem_of(layer, metric).lower_bound(count)
     assert bound is not None
     for others in (rows, eigen_neurons(rows, outgoing)):
         strongest = others[pivoted_basis(others, fitted(others, target)).order[:count]]
@@ -46,15 +46,15 @@ def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
     layer = Layer(incoming, np.array([[3.0, 2.0, 1.0], [3.0, -2.0, 1.0]]), np.zeros(2))
     metric = Metric.plain(3)
     kept = Layer(incoming[:2], layer.outgoing[:, :2], layer.offset)
-    assert lower_bound(metric, layer, 2) == pytest.approx(
+    assert problem_of(layer, metric).lower_bound(2) == pytest.approx(
         metric.relative_error(layer, kept), rel=1e-9
     )
-    assert lower_bound(metric, layer, 3) == 0.0
+    assert problem_of(layer, metric).lower_bound(3) == 0.0
 
 
 @given(layers(), st.integers(1, 3))
 def test_there_is_no_bound_for_more_neurons_than_inputs(layer: Layer, more: int) -> None:
-    assert lower_bound(Metric.plain(layer.inputs), layer, layer.inputs + more) is None
+    assert problem_of(layer).lower_bound(layer.inputs + more) is None
 
 
 def test_bounds_fall_with_every_neuron_and_start_at_1_without_linear_terms() -> None:

@@ -13,7 +13,7 @@ from onnxfde.graph.protos import NodeProto
 from onnxfde.neurons.intervals import Interval, Pair, Uncertified
 from onnxfde.numbers import Array
 from onnxfde.proof.node_call import NodeCall
-from onnxfde.proof.operators import apply_operator
+from onnxfde.proof.operator_table import apply_operator
 from onnxfde.running.runtime import ORT_ERRORS
 
 FORMS = 250

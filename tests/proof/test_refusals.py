@@ -8,7 +8,6 @@ import pytest
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.intervals import Box
 from onnxfde.numbers import Array
-from onnxfde.proof import rules
 from onnxfde.proof.certificate import certify
 from tests.models import build
 from tests.proof.certificates import (
@@ -144,7 +143,7 @@ def test_what_cannot_be_certified_is_named(tail: str, reason: str) -> None:
 
 
 def test_a_convolution_too_large_for_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "MOST_UNFOLDED", 1)
+    monkeypatch.setattr(operator_rules, "MOST_UNFOLDED", 1)
     model = with_tail("t = Reshape(h, image) y = Conv(t, K)")
     found = certificate(model, model)
     assert found.unavailable == "not certified: node y (Conv): it is too large"

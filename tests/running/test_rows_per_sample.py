@@ -14,7 +14,7 @@ from onnxfde.neurons.held_out import Evidence
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import DATA_ROWS
 from onnxfde.running.layer_inputs import evidence_for, layer_inputs
-from onnxfde.running.opening import open_data
+from onnxfde.running.open_files import open_data
 from onnxfde.running.recording import Recording
 from tests.models import build, twins
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from onnxfde.errors import TargetError
 from onnxfde.machines.targets.base import Say
 from onnxfde.machines.targets.build_commands import USE_A_BOARD, Command, run_commands
-from onnxfde.machines.targets.packages import (
+from onnxfde.machines.targets.debian_packages import (
     GUEST_PACKAGES,
     GUEST_SITE,
     UNUSED_PACKAGES,

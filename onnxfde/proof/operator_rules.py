@@ -1,7 +1,8 @@
 """How each operator carries a value and its change: one rule per operator.
 
 Selecting and moving elements rounds nothing; sums of products and pools go through `Pair.linear`,
-activations through `curves`. A rule raises `Uncertified`, with the reason, where there is no bound.
+activations through `activation_curves`. A rule raises `Uncertified`, with the reason, where there
+is no bound.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxfde.graph.tensors import FLOATS
-from onnxfde.neurons.curves import Curve, clipped, softmax
+from onnxfde.neurons.activation_curves import Curve, clipped, softmax
 from onnxfde.neurons.intervals import Interval, Linear, Pair, Uncertified, down, gamma, up
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import OUTWARD

@@ -13,7 +13,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.neurons.intervals import Interval, Pair
 from onnxfde.proof.certificate import certify
 from onnxfde.proof.node_call import NodeCall
-from onnxfde.proof.operators import OPERATORS, apply_operator
+from onnxfde.proof.operator_table import OPERATORS, apply_operator
 from onnxfde.running.runtime import load
 from tests.models import build
 from tests.proof.certificates import (

@@ -1,7 +1,7 @@
 """The table of operators a proof can follow: one entry per operator, with all that is known of it.
 
-`rules` says how an operator carries a value and its change. The other facts are about batches
-(`batch_axis`): how the samples along a leading axis of unknown length pass through the operator.
+`operator_rules` says how an operator carries a value and its change. The other facts are about
+batches (`batch_axis`): how the samples along a leading axis of unknown length pass through it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnxfde.neurons.curves import (
+from onnxfde.neurons.activation_curves import (
     ABS,
     ERF,
     RELU,
@@ -25,7 +25,7 @@ from onnxfde.neurons.curves import (
 )
 from onnxfde.neurons.intervals import Pair, Uncertified
 from onnxfde.proof.node_call import NodeCall, Value, as_value
-from onnxfde.proof.rules import (
+from onnxfde.proof.operator_rules import (
     Rule,
     add_rule,
     average_change,
