@@ -8,6 +8,7 @@ import pytest
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.intervals import Box
 from onnxfde.numbers import Array
+from onnxfde.proof import operator_rules
 from onnxfde.proof.certificate import certify
 from tests.models import build
 from tests.proof.certificates import (
