@@ -14,8 +14,9 @@ from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
+from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy
-from onnxfde.passes.result import Context, PassResult
+from onnxfde.passes.result import Context, Fold, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Data, Model, open_data, open_model
 
@@ -55,6 +56,8 @@ class Inspection:
     """Why there is no layer, if there is none."""
     other_activations: dict[str, int] = field(default_factory=dict)
     """Activations that are not supported yet."""
+    folds: tuple[Fold, ...] = ()
+    """Affine maps side by side that `optimize` would fold into one."""
 
 
 def inspect(
@@ -87,6 +90,7 @@ def inspect(
         count_parameters(graph.model),
         nothing,
         other_activations(graph),
+        FoldAffine().apply(graph).folded,
     )
 
 

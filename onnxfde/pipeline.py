@@ -112,6 +112,8 @@ class Optimization:
     settings: dict[str, Any]
     """Everything that influences the result; written into it and into the report."""
     side_by_side: SideBySide
+    side_by_side_wider: SideBySide | None = None
+    """The same on inputs under another assumption, if there is no data."""
 
     @classmethod
     def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
@@ -119,22 +121,34 @@ class Optimization:
         source = open_model(model)
         inputs, data_hash = open_data(source.graph, options.data, options.range_used)
         inputs = replace(inputs, box_given=options.input_range is not None)
+        inputs = inputs.parted() if options.verify else inputs
         merging = asdict(MergeNeurons.of(options))
         settings = {**merging, "data": data_hash, "input_range": list(inputs.limits)}
         limit = options.max_certified_error
         if limit is not None:
             settings["max_certified_error"] = [limit, inputs.box_given]
-        samples = samples_to_compare(source.graph, inputs, options.verify)
-        beside = SideBySide(source.graph, samples, progress)
+        beside = [
+            SideBySide(
+                source.graph, samples_to_compare(source.graph, each, options.verify), progress
+            )
+            for each in (inputs, inputs.wider)
+            if each is not None
+        ]
         memory = None if limit is None else dict[Hashable, Any]()
-        return cls(source, options, Context(inputs, progress, memory), settings, beside)
+        return cls(source, options, Context(inputs, progress, memory), settings, *beside)
 
     def compared(self, graph: Graph) -> Compared:
         """Check a model, and run it beside the original."""
         check(graph.model, "the result")
         self.context.progress.say("comparing with the original")
         with self.context.progress.timed("verify"):
-            return self.side_by_side.compare(graph)
+            found = self.side_by_side.compare(graph)
+            others = [self.side_by_side_wider.compare(graph)] if self.side_by_side_wider else []
+        every = (found.verification, *(other.verification for other in others))
+        worst = max(every, key=lambda v: v.relative_l2 or 0.0)
+        inputs = self.context.inputs
+        held_out = None if inputs.data is None else inputs.verdict is not None
+        return replace(found, verification=replace(worst, held_out=held_out))
 
     def finished(self, merged: CertifiedResult) -> Result:
         """A changed model, compared with the original and stamped."""
@@ -216,6 +230,7 @@ class Optimization:
             version=__version__,
             settings=self.settings,
             input_sha256=self.source.sha256,
+            assumed=self.context.inputs.assumption,
             seconds=dict(self.context.progress.seconds),
             **findings,
         )

@@ -58,6 +58,8 @@ class Report:
     verification: Verification | None = None
     certificate: Certificate | None = None
     int8: Quantized | None = None
+    assumed: str | None = None
+    """What was assumed about the inputs, if there is no data."""
     seconds: dict[str, float] = field(default_factory=dict)
     output_sha256: str | None = None
     unchanged: str | None = None
@@ -91,6 +93,7 @@ class Report:
             "verification": asdict(self.verification) if self.verification else None,
             "certificate": asdict(self.certificate) if self.certificate else None,
             "int8": asdict(self.int8) if self.int8 else None,
+            "assumed": self.assumed,
             "unchanged": self.unchanged,
             "seconds": {stage: round(self.seconds.get(stage, 0.0), 6) for stage in STAGES},
         }

@@ -16,13 +16,21 @@ from onnxfde.lumping.threshold_frontier import ThresholdFrontier
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
+from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
 from onnxfde.progress import Progress
-from onnxfde.running.layer_inputs import LayerInputs, evidence_for, layer_inputs, record_layers
+from onnxfde.running.input_source import DATA_ROWS, InputSource
+from onnxfde.running.layer_inputs import (
+    LayerInputs,
+    layer_inputs,
+    observed_outputs,
+    record_layers,
+)
 from onnxfde.running.recording import Recording
+from onnxfde.running.samples import Samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +40,39 @@ class LayerStudy:
     problem: Problem
     frontier: Frontier
     inputs: LayerInputs
+    verdict: Evidence | None = None
+    """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
 
     def measured_error(self, after: Layer, merged: bool) -> float:
-        """The change on held-out rows; if there are none or nothing was merged, on the samples."""
-        if self.problem.evidence is None or not merged:
-            return self.problem.layer.change_to(after, self.inputs.samples)
-        return self.problem.evidence.held_out.error(after)
+        """The change on rows kept for the verdict, else on rows held out, else on the samples."""
+        if not merged:
+            return 0.0
+        if self.verdict is not None:
+            return self.verdict.error(after)
+        if self.problem.evidence is not None:
+            return self.problem.evidence.held_out.error(after)
+        return self.problem.layer.change_to(after, self.inputs.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPair:
+    """The same samples in the original network and in the network as it is now."""
+
+    original: Recording
+    current: Recording
+
+    @classmethod
+    def of(cls, original: Recording, work: Graph) -> RecordedPair:
+        """Nothing is edited yet."""
+        return cls(original, original.for_copy(work))
+
+    def inputs(self, now: Match) -> LayerInputs:
+        """What a layer reads in the network as it is now."""
+        return layer_inputs(self.current, now)
+
+    def outputs(self, inputs: LayerInputs, now: Match, found: Match) -> Evidence | None:
+        """Those inputs with what the original network computes there."""
+        return observed_outputs(inputs, now, self.current, found, self.original)
 
 
 @dataclass(eq=False)
@@ -46,10 +81,12 @@ class LayerStudies:
 
     options: MergeOptions
     context: Context
-    original: Recording
-    """Values in the original network."""
-    current: Recording
-    """Values in the network as it is now, with some layers merged."""
+    fitting: RecordedPair
+    """On the samples that layers are fitted to and chosen by."""
+    verdict: RecordedPair | None
+    """On the samples that are kept for the verdict."""
+    wider: RecordedPair | None
+    """On inputs under another assumption, if there is no data."""
     replaced: tuple[Reduced, ...] = ()
     """What the layers merged so far became."""
 
@@ -58,42 +95,60 @@ class LayerStudies:
         cls, options: MergeOptions, context: Context, graph: Graph, work: Graph, layers: list[Match]
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
+        inputs, results = context.inputs, needs_evidence(options)
 
-        def record() -> Recording:
-            recording = Recording.of(graph, context.inputs, context.progress)
-            record_layers(recording, layers, with_results=needs_evidence(options))
-            return recording
+        def pair(name: str, source: InputSource, samples: Samples | None = None) -> RecordedPair:
+            def record() -> Recording:
+                recording = Recording.of(graph, source, context.progress, samples)
+                record_layers(recording, layers, with_results=results or samples is not None)
+                return recording
 
-        original = context.remembered(graph, record)
-        return cls(options, context, original, original.for_copy(work))
+            return RecordedPair.of(context.remembered((graph, name), record), work)
+
+        kept, wider = inputs.verdict, inputs.wider
+        return cls(
+            options,
+            context,
+            pair("fitting", inputs),
+            None if kept is None else pair("verdict", inputs, kept.some(DATA_ROWS)),
+            None if wider is None else pair("wider", wider),
+        )
 
     def study(self, now: Match, found: Match) -> LayerStudy:
         """The study of a layer as it is `now`; `found` is the same layer in the original."""
-        key = (self.original, found.name, self.replaced, self.options.method)
+        key = (self.fitting.original, found.name, self.replaced, self.options.method)
         return self.context.remembered(key, lambda: self._new_study(now, found))
 
     def note_replaced(self, match: Match, became: Reduced) -> None:
         """Take note that a layer was replaced, which changes the values after it."""
         self.replaced = (*self.replaced, became)
-        self.current.forget(match.incoming.node.output[0])
+        for pair in (self.fitting, self.verdict, self.wider):
+            if pair is not None:
+                pair.current.forget(match.incoming.node.output[0])
 
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
-        inputs = layer_inputs(self.current, now)
-        evidence = None
-        if needs_evidence(self.options):
-            evidence = evidence_for(inputs, now, self.current, found, self.original)
+        inputs = self.fitting.inputs(now)
+        evidence = (
+            self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
+        )
         problem = Problem(
             layer=now.layer,
             metric=inputs.metric,
             samples=inputs.samples,
             dtype=now.incoming.dtype,
-            evidence=evidence,
+            evidence=evidence if evidence is not None and evidence.enough else None,
             seed=self.options.seed,
             int8=self.options.int8 is not None,
             name=now.name,
+            other_metrics=(self.wider.inputs(now).metric,) if self.wider else (),
         )
         frontier = frontier_of(problem, self.options, self.context.progress)
-        return LayerStudy(problem, frontier, inputs)
+        return LayerStudy(problem, frontier, inputs, self._verdict(now, found))
+
+    def _verdict(self, now: Match, found: Match) -> Evidence | None:
+        if self.verdict is None:
+            return None
+        return self.verdict.outputs(self.verdict.inputs(now), now, found)
 
 
 def needs_evidence(options: MergeOptions) -> bool:

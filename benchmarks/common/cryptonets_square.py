@@ -15,8 +15,8 @@ from onnxfde.numbers import Array
 
 INPUT = "input"
 """The name of the network's input."""
-BORDER = 2
-"""Zeros around MNIST's 28×28 pixels: the network reads 32×32."""
+SIDE = 32
+"""Pixels on each side of the images that the network reads; MNIST has 28."""
 
 
 def cryptonets_path() -> Path:
@@ -25,9 +25,24 @@ def cryptonets_path() -> Path:
 
 
 def cryptonets_images(rows: Array) -> Array:
-    """MNIST rows as the images that the network reads."""
-    sides = (BORDER, BORDER)
-    return np.pad(rows.reshape(-1, 1, 28, 28), ((0, 0), (0, 0), sides, sides))
+    """MNIST rows as the network's authors feed them: resized, rounded to 8 bits, over 255."""
+    images = rows.reshape(-1, 28, 28).astype(np.float64) * 255
+    weights = bilinear(28, SIDE)
+    resized = np.round(weights @ images @ weights.T) / 255
+    return np.asarray(resized[:, None].astype(np.float32))
+
+
+def bilinear(before: int, after: int) -> Array:
+    """The matrix that resizes one axis, linear between the centres of pixels (corners not aligned).
+
+    >>> bilinear(2, 4)
+    array([[1.  , 0.  ],
+           [0.75, 0.25],
+           [0.25, 0.75],
+           [0.  , 1.  ]])
+    """
+    centre = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
+    return np.maximum(0, 1 - np.abs(centre[:, None] - np.arange(before)))
 
 
 def cryptonets_known(count: int) -> dict[str, Array]:

@@ -26,6 +26,9 @@ def show_inspection(found: Inspection) -> None:
     if found.layers and found.other_activations:
         others = ", ".join(f"{n} × {op}" for op, n in found.other_activations.items())
         print_line(out, f"left alone  activations that are not squares: {others}")
+    for fold in found.folds:
+        size = f"{fold.parameters_before:,} → {fold.parameters_after:,} parameters"
+        print_line(out, f"can fold    {fold.first} into {fold.second}: {size}, without loss")
     if found.nothing:
         print_line(out, f"No layer found: {found.nothing}.")
 

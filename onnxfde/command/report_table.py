@@ -93,6 +93,8 @@ def show_totals(out: Console, report: Report, target: str) -> None:
         show_int8(out, report.int8)
     if report.verification:
         show_verification(out, report.verification, cure=remedy(report))
+    if report.assumed:
+        print_line(out, f"assumed     {report.assumed}")
     if report.certificate:
         show_certificate(out, report.certificate)
     if larger := why_larger(report, target):
@@ -137,10 +139,23 @@ def show_certificate(out: Console, found: Certificate) -> None:
         print_line(out, f"certified   {found.unavailable}")
         return
     for output in found.outputs:
+        if not output.is_useful:
+            loose = f"the bound on '{output.name}' is too loose to be useful"
+            print_line(out, f"certified   {loose}: larger than what it varies by")
+            continue
         seen = "" if output.measured_max is None else f" (seen: {output.measured_max:.3g})"
         most = f"'{output.name}' changes by at most {output.bound:.3g}"
         rounding = f"and about {found.rounding or 0:.1g} of rounding{seen}"
         print_line(out, f"certified   {most} for all inputs in the {found.box}, {rounding}")
+
+
+def kind_of_rows(found: Verification) -> str:
+    """What the rows are that a model was measured on."""
+    if found.held_out is None:
+        return f"samples: {found.source}"
+    if found.held_out:
+        return f"rows of {found.source} that were kept for this"
+    return f"rows of {found.source}: too few to keep any for this, and it was fitted to them"
 
 
 def show_verification(
@@ -157,7 +172,7 @@ def show_verification(
     print_line(
         out,
         f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
-        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} samples: {found.source}, "
+        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} {kind_of_rows(found)}, "
         f"{found.engine})",
     )
     if found.metric and found.metric_before is not None and found.metric_after is not None:

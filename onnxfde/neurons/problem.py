@@ -56,6 +56,13 @@ class Problem:
     """Whether the hidden values will be rounded to 8 bits afterwards."""
     name: str = "layer"
     """What messages call it."""
+    other_metrics: tuple[Metric, ...] = ()
+    """Other assumptions about the inputs; the largest error counts."""
+
+    def error_of(self, layer: Layer) -> float:
+        """The largest error of a layer under any assumption about the inputs."""
+        metrics = (self.metric, *self.other_metrics)
+        return max(metric.relative_error(self.live, layer) for metric in metrics)
 
     @property
     def roundoff(self) -> float:
@@ -117,7 +124,7 @@ class Problem:
             Layer(rounded(live.incoming), rounded(live.outgoing), live.offset, live.activation)
             for _ in range(ROUNDING_DRAWS)
         ]
-        return ROUNDING_SLACK * max(self.metric.relative_error(live, other) for other in drawn)
+        return ROUNDING_SLACK * max(map(self.error_of, drawn))
 
     @cached_property
     def _reference(self) -> tuple[FloatArray, FloatArray]:
@@ -152,7 +159,8 @@ class Problem:
         if self.evidence is None:
             return found.error
         expected = self.evidence.expected_error(found.layer)
-        return math.sqrt(max(expected**2 - self.inherited_error**2, 0.0))
+        own = math.sqrt(max(expected**2 - self.inherited_error**2, 0.0))
+        return max(own, found.error) if self.other_metrics else own
 
     @cached_property
     def inherited_error(self) -> float:
@@ -169,7 +177,7 @@ class Problem:
 
     def reduced(self, layer: Layer, blocks: Blocks) -> Reduced:
         """A layer that is rounded to the stored type already, with its error."""
-        return Reduced(layer, blocks, self.metric.relative_error(self.live, layer))
+        return Reduced(layer, blocks, self.error_of(layer))
 
     def constant(self) -> Reduced | None:
         """The result for a layer whose output never varies: one neuron of zeros."""

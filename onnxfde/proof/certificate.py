@@ -43,6 +43,13 @@ class OutputBound:
     name: str
     bound: float
     measured_max: float | None = None
+    spread: float | None = None
+    """The standard deviation of the original's output, where the models were run."""
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether the bound is smaller than what the output varies by anyway."""
+        return self.spread is None or self.bound <= self.spread
 
 
 @dataclass(frozen=True)
@@ -62,22 +69,27 @@ class Certificate:
         return np.inf if self.unavailable else max(known, default=0.0)
 
     def beside(self, before: list[Array], after: list[Array]) -> Certificate:
-        """The certificate with the largest change between outputs of the two models filled in."""
-        with np.errstate(invalid="ignore"):
-            floats = [
-                float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0))
-                for a, b in zip(before, after, strict=True)
-                if np.issubdtype(a.dtype, np.floating) or a.dtype.name == "bfloat16"
-            ]
-        if len(floats) != len(self.outputs):
+        """The certificate beside what running the two models showed."""
+        runs = [
+            (a.astype(np.float64), b.astype(np.float64))
+            for a, b in zip(before, after, strict=True)
+            if np.issubdtype(a.dtype, np.floating) or a.dtype.name == "bfloat16"
+        ]
+        if len(runs) != len(self.outputs):
             return self
-        pairs = zip(self.outputs, floats, strict=True)
-        return replace(
-            self,
-            outputs=tuple(
-                replace(o, measured_max=seen if np.isfinite(seen) else None) for o, seen in pairs
-            ),
+        pairs = zip(self.outputs, runs, strict=True)
+        return replace(self, outputs=tuple(seen_beside(o, *outputs) for o, outputs in pairs))
+
+
+def seen_beside(output: OutputBound, before: FloatArray, after: FloatArray) -> OutputBound:
+    """A bound with the largest change that was seen, and how much the output varies."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        most = float(np.max(np.abs(after - before), initial=0.0))
+        spread = (
+            float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2))) if len(before) else 0.0
         )
+    known = [value if np.isfinite(value) else None for value in (most, spread)]
+    return replace(output, measured_max=known[0], spread=known[1])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class InputSource:
 
     limits: Range = DEFAULT_RANGE
     data: Samples | None = None
+    """The data that layers are fitted to and chosen by."""
+    verdict: Samples | None = None
+    """Data that is neither, on which the result is measured."""
     box_given: bool = False
     """Whether the user gave the range, so that the certificate covers it even if there is data."""
 
@@ -37,22 +40,50 @@ class InputSource:
             return self.data.some(DATA_ROWS)
         return random_samples(input_specs(graph), self.limits, MEASURED_ROWS)
 
-    def verification_samples(self, graph: Graph) -> Samples:
-        """The inputs on which models are compared: the data, or random inputs not measured on."""
+    def parted(self) -> InputSource:
+        """The same data with a part kept for the verdict, if there is enough of it."""
+        parts = self.data.parted() if self.data is not None else None
+        return self if parts is None else replace(self, data=parts[0], verdict=parts[1])
+
+    @property
+    def wider(self) -> InputSource | None:
+        """Random inputs around 0 that reach as far, if those of this range lie elsewhere.
+
+        Real inputs between LO and HI are seldom uniform: many lie near 0, and then neurons behave
+        as they do for inputs around 0.
+        """
+        reach = max(map(abs, self.limits))
+        if self.data is not None or self.limits == (-reach, reach):
+            return None
+        return InputSource((-reach, reach))
+
+    @property
+    def assumption(self) -> str | None:
+        """What is assumed about the inputs, if there is no data."""
         if self.data is not None:
-            return self.data
+            return None
+        low, high = self.limits
+        text = f"inputs are independent and uniform in [{low:g}, {high:g}]"
+        if self.wider is None:
+            return text
+        low, high = self.wider.limits
+        return f"{text} or in [{low:g}, {high:g}], whichever gives the larger error"
+
+    def verification_samples(self, graph: Graph) -> Samples:
+        """The inputs on which models are compared: data kept for it, or random inputs."""
+        if self.data is not None:
+            return self.verdict or self.data
         return random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
 
     def box(self, graph: Graph) -> dict[str, tuple[FloatArray | float, FloatArray | float]]:
         """The range of every input: that of the data, element by element, or the common one."""
         if self.data is None or self.box_given:
             return {value.name: self.limits for value in graph.inputs}
-        arrays = self.data.arrays
-        row_by_row = {s.name: arrays[s.name].ndim > len(s.dims) for s in self.data.specs}
-        return {
-            name: (
-                arrays[name].min(axis=0, keepdims=not without_batch).astype(np.float64),
-                arrays[name].max(axis=0, keepdims=not without_batch).astype(np.float64),
-            )
-            for name, without_batch in row_by_row.items()
-        }
+        found = {}
+        for spec in self.data.specs:
+            parts = [part.arrays[spec.name] for part in (self.data, self.verdict) if part]
+            keep = parts[0].ndim == len(spec.dims)
+            low = np.min([part.min(axis=0, keepdims=keep) for part in parts], axis=0)
+            high = np.max([part.max(axis=0, keepdims=keep) for part in parts], axis=0)
+            found[spec.name] = low.astype(np.float64), high.astype(np.float64)
+        return found

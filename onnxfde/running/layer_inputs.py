@@ -80,7 +80,7 @@ def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
     return LayerInputs(Metric.measured(rows), rows[::step], remark, rows)
 
 
-def evidence_for(
+def observed_outputs(
     inputs: LayerInputs, now: Match, recording: Recording, found: Match, original: Recording
 ) -> Evidence | None:
     """The recorded inputs, each with the output that the original network has there.
@@ -99,8 +99,7 @@ def evidence_for(
         return None
     samples = recording.samples.fed
     even = samples > 0 and len(outputs) % samples == 0
-    evidence = Evidence(inputs.rows, outputs, len(outputs) // samples if even else 1)
-    return evidence if evidence.enough else None
+    return Evidence(inputs.rows, outputs, len(outputs) // samples if even else 1)
 
 
 def unknown_inputs(width: int, reason: str) -> LayerInputs:

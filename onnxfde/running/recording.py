@@ -40,10 +40,16 @@ class Recording:
     """Values that an edit changed, whether they were recorded or not."""
 
     @classmethod
-    def of(cls, graph: Graph, source: InputSource, progress: Progress) -> Recording:
+    def of(
+        cls,
+        graph: Graph,
+        source: InputSource,
+        progress: Progress,
+        samples: Samples | None = None,
+    ) -> Recording:
         """A recording without values; if no samples can be made, every value has failed."""
         try:
-            return cls(graph, source, source.measuring_samples(graph), progress)
+            return cls(graph, source, samples or source.measuring_samples(graph), progress)
         except DataError as reason:
             everything = dict.fromkeys(graph.producers, str(reason))
             return cls(graph, source, Samples((), {}, ""), progress, failed=everything)

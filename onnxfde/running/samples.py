@@ -18,7 +18,7 @@ import numpy as np
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.shapes import Dims
-from onnxfde.numbers import Array, FloatArray
+from onnxfde.numbers import Array, FloatArray, Indices
 from onnxfde.options import Range
 
 LABELS = "y"
@@ -33,6 +33,13 @@ MOST_VALUES = 2**25
 """Most numbers in random inputs: 256 MB of float64. Chosen; not tuned."""
 SYMBOLIC_AXIS = 8
 """Length in random inputs of axes that the model leaves open. Chosen: small and even; not tuned."""
+VERDICT_SHARE = 5
+"""One sample in this many is kept for the verdict. Chosen: a fifth of a few hundred rows gives an
+error with a spread of about a tenth; not tuned."""
+VERDICT_SEED = 20
+"""Of the draw that decides which samples are kept for the verdict."""
+FEWEST_PARTED = 100
+"""Fewer samples are all needed for fitting. Chosen; not tuned."""
 RANDOM_INPUTS = "random inputs"
 """How the source of random samples begins in reports."""
 
@@ -68,7 +75,27 @@ class Samples:
             return self
         pick = np.unique(np.linspace(0, rows // step - 1, max(most // step, 1)).astype(int))
         index = (pick[:, None] * step + np.arange(step)).ravel()
-        return Samples(self.specs, {k: a[index] for k, a in self.arrays.items()}, self.source)
+        return self.only(index)
+
+    def parted(self) -> tuple[Samples, Samples] | None:
+        """Samples to work with, and those kept for the verdict; None if there are too few.
+
+        The same samples are kept whenever as many are given: nothing else decides.
+        """
+        step, lengths = lcm_batch(self.specs), {len(a) for a in self.arrays.values()}
+        groups = self.rows // step
+        if self.rows < FEWEST_PARTED or groups < VERDICT_SHARE or len(lengths) > 1:
+            return None
+        order = np.random.default_rng(VERDICT_SEED).permutation(groups)
+        kept = np.repeat(order % VERDICT_SHARE == 0, step)
+        return self.only(np.flatnonzero(~kept)), self.only(np.flatnonzero(kept))
+
+    def only(self, index: Indices) -> Samples:
+        """Some of the samples, with their labels."""
+        arrays = {name: a[index] for name, a in self.arrays.items()}
+        whole = self.labels is not None and len(self.labels) == self.rows
+        labels = self.labels[index] if self.labels is not None and whole else None
+        return Samples(self.specs, arrays, self.source, labels)
 
     @property
     def runs(self) -> int:

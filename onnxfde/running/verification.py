@@ -39,6 +39,9 @@ class Verification:
     metric_before: float | None = None
     metric_after: float | None = None
     unverified: str | None = None
+    held_out: bool | None = None
+    """Whether the result was neither fitted to these rows nor chosen by them; None for random
+    inputs, and where nothing is known about it."""
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:

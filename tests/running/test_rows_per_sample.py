@@ -13,7 +13,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import DATA_ROWS
-from onnxfde.running.layer_inputs import evidence_for, layer_inputs
+from onnxfde.running.layer_inputs import observed_outputs, layer_inputs
 from onnxfde.running.open_files import open_data
 from onnxfde.running.recording import Recording
 from tests.models import build, twins
@@ -39,7 +39,7 @@ def evidence_on(x: Any) -> Evidence:
     (match,) = find_layers(graph)[0]
     source, _ = open_data(graph, {"x": x}, (-1.0, 1.0))
     recording = Recording.of(graph, source, Progress())
-    found = evidence_for(layer_inputs(recording, match), match, recording, match, recording)
+    found = observed_outputs(layer_inputs(recording, match), match, recording, match, recording)
     assert found is not None
     return found
 
