@@ -97,8 +97,8 @@ class BlockSearch:
     def _dependent(self) -> bool:
         """Whether the others could replace some neuron up to rounding.
 
-        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. As many neurons as
-        there are products of two coordinates of z, or more, are never independent, nor are equal ones.
+        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. Never
+        independent are equal neurons, and as many as there are products of two coordinates of z.
         """
         live, rows = self.problem.live, self.problem.rows
         width = live.inputs + 1
