@@ -97,12 +97,14 @@ class BlockSearch:
     def _dependent(self) -> bool:
         """Whether the others could replace some neuron up to rounding.
 
-        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. As many neurons as
-        there are products of two coordinates of z, or more, are never independent.
+        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. Never
+        independent are equal neurons, and as many as there are products of two coordinates of z.
         """
         live, rows = self.problem.live, self.problem.rows
         width = live.inputs + 1
         if live.neurons >= width * (width + 1) // 2:
+            return True
+        if len(np.unique(live.incoming, axis=0)) < live.neurons:
             return True
         scale = kernel_scale(rows)
         inverse = np.linalg.inv(ridged_gram(rows, scale))
@@ -154,14 +156,16 @@ class BlockSearch:
         return None
 
     def candidate(self, count: int) -> Reduced:
-        """The quotient by the merge tree's partition into `count` blocks."""
+        """The quotient by the merge tree's partition into `count` blocks.
+
+        A block of equal neurons, or of one, keeps their row to the last digit.
+        """
         if count not in self._candidates:
             nodes, blocks = self.tree.cut(count)
-            incoming = self.problem.metric.unwhiten(nodes)
+            own, incoming = self.problem.live.incoming, self.problem.metric.unwhiten(nodes)
             for i, block in enumerate(blocks):
-                if len(block) == 1:
-                    incoming[i] = self.problem.live.incoming[block[0]]
-                    nodes[i] = self.problem.rows[block[0]]
+                if (own[list(block)] == own[block[0]]).all():
+                    incoming[i], nodes[i] = own[block[0]], self.problem.rows[block[0]]
             self._candidates[count] = self._built(incoming, nodes, blocks)
         return self._candidates[count]
 

@@ -192,3 +192,12 @@ def test_dead_neurons_go_without_a_refit_too_and_counts_stay_counts() -> None:
     budget = search(Layer(incoming, outgoing, np.zeros(2)), refitted=False)
     assert left(budget.problem.layer, budget.within(0.0)) == 6
     assert [left(budget.problem.layer, budget.at_most(k)) for k in (9, 7, 6, 5)] == [6, 6, 6, 5]
+
+
+def test_equal_neurons_that_almost_cancel_are_merged_without_loss() -> None:
+    row = np.array([-1.48109686, 0.02344093, 0.58468539, 0.19808564])
+    outgoing = np.array([[-0.02296797, 0.02344093]])
+    layer = Layer(np.stack([row, row]), outgoing, np.zeros(1)).stored_as(np.float32)
+    for refitted in (True, False):
+        found = search(layer, refitted).within(0.0)
+        assert left(layer, found) == 1
