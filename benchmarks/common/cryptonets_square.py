@@ -42,7 +42,7 @@ def bilinear(before: int, after: int) -> Array:
            [0.  , 1.  ]])
     """
     centre = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
-    return np.maximum(0, 1 - np.abs(centre[:, None] - np.arange(before)))
+    return np.asarray(np.maximum(0, 1 - np.abs(centre[:, None] - np.arange(before))))
 
 
 def cryptonets_known(count: int) -> dict[str, Array]:

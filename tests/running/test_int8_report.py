@@ -101,7 +101,7 @@ def test_external_weights_stay_external(mode: Int8, tmp_path: Path) -> None:
     outside = [t.name for t in raw.graph.initializer if t.data_location == t.EXTERNAL]
     assert any("quantized" in name for name in outside)
     found = onnxfde.verify(tmp_path / "in" / "in.onnx", out, data=ROWS)
-    assert relative(found) == pytest.approx(relative(report.verification), rel=1e-5)
+    assert relative(found) == pytest.approx(relative(report.verification), rel=0.05)
 
 
 def test_outputs_that_hardly_vary_may_change_by_more_than_that() -> None:

@@ -13,7 +13,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import DATA_ROWS
-from onnxfde.running.layer_inputs import observed_outputs, layer_inputs
+from onnxfde.running.layer_inputs import layer_inputs, observed_outputs
 from onnxfde.running.open_files import open_data
 from onnxfde.running.recording import Recording
 from tests.models import build, twins
