@@ -1,0 +1,34 @@
+"""What `inspect` finds besides layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from typer.testing import CliRunner
+
+import onnxfde
+from onnxfde.command.main import app
+from tests.models import build
+
+
+def test_inspect_shows_the_affine_maps_that_optimize_folds(tmp_path: Path) -> None:
+    """The end of a LeNet-5 without activations between its Gemms."""
+    rng = np.random.default_rng(0)
+    shapes = {"A": (40, 12), "B": (12, 8), "C": (8, 5)}
+    model = build(
+        "[one] a = MatMul(x, A) [two] b = MatMul(a, B) [three] y = MatMul(b, C)",
+        inputs="float[N,40] x",
+        outputs="float[N,5] y",
+        **{name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
+    )
+    found = onnxfde.inspect(model)
+    folded = onnxfde.optimize(model).report.folded
+    assert found.folds == folded
+    assert len(found.folds) == 2
+    path = tmp_path / "in.onnx"
+    onnx.save(model, path)
+    shown = CliRunner().invoke(app, ["inspect", str(path)]).stdout
+    assert shown.count("can fold") == len(found.folds)
+    assert "No layer found" in shown
