@@ -140,5 +140,5 @@ def view_of(study: LayerStudy) -> LayerView:
             eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in merged.items()
         },
         fewest_at={eps: study.problem.fewest(eps) for eps in SHOWN_EPS},
-        remark=study.inputs.remark,
+        remark=study.remark,
     )

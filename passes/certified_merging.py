@@ -63,6 +63,14 @@ class CertifiedMerging:
             raise self.proof.failure(first.certificate)
         return self.with_smaller_eps(original, context) or first.undone(original)
 
+    @property
+    def caps(self) -> tuple[float, ...]:
+        """The caps to try: a threshold on weights has no scale of its own, and starts from ε."""
+        if self.merge.semantics == "budget":
+            return EPS_CAPS
+        largest = max(self.merge.eps, *(eps for _, eps in self.merge.layer_eps), 0.0)
+        return tuple(cap * largest for cap in EPS_CAPS)
+
     def with_smaller_eps(self, original: Graph, context: Context) -> CertifiedResult | None:
         """The result of the largest cap on ε that keeps the limit; None if it merges nothing."""
         tried: dict[float, CertifiedResult] = {}
@@ -71,11 +79,14 @@ class CertifiedMerging:
             capped = self.merge.capped(cap)
             if capped == self.merge:
                 return False
-            tried[cap] = self.applied(capped, original, context)
-            return self.proof.holds(tried[cap].certificate)
+            found = self.applied(capped, original, context)
+            if self.proof.holds(found.certificate):
+                tried[cap] = found
+            return cap in tried
 
-        at = bisect.bisect_left(EPS_CAPS, True, key=keeps_limit)
-        best = tried[EPS_CAPS[at]] if at < len(EPS_CAPS) else None
+        caps = self.caps
+        at = bisect.bisect_left(caps, True, key=keeps_limit)
+        best = tried[caps[at]] if at < len(caps) else None
         return best if best is not None and best.result.changed else None
 
     def applied(self, merge: MergeNeurons, original: Graph, context: Context) -> CertifiedResult:

@@ -42,16 +42,16 @@ class FoldAffine:
         """Fold one pair after the other, the largest saving first, until none saves anything."""
         progress, folds = (context or Context()).progress, list[Fold]()
         with progress.timed("fold"):
-            best, refused = best_pair(graph)
-            if best is None:
-                return PassResult(graph, unfolded=tuple(refused))
+            if not find_pairs(graph):
+                return PassResult(graph)
             work = graph.copied()
             best, refused = best_pair(work)
             while best is not None:
                 folds.append(fold(work, best))
                 progress.say(f"{folds[-1].first}: folded into {folds[-1].second}")
                 best, refused = best_pair(work)
-        return PassResult(work, folded=tuple(folds), unfolded=tuple(refused))
+        result = work if folds else graph
+        return PassResult(result, folded=tuple(folds), unfolded=tuple(refused))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,9 @@ class AffinePair:
     @property
     def folded_size(self) -> int:
         """Values that one map in their place would store."""
-        bias = np.any(self.first.bias) or np.any(self.second.bias)
+        node = self.second.node
+        placed = self.second.carrier is not None or any(node.input[2:])
+        bias = bool(placed or np.any(self.first.bias) or np.any(self.second.bias))
         return len(self.second.weight) * (int(self.first.weight.shape[1]) + int(bias))
 
 

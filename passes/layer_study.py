@@ -8,6 +8,7 @@ became is studied once and remembered.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnxfde.graph.match import Match
@@ -35,11 +36,12 @@ from onnxfde.running.samples import Samples
 
 @dataclass(frozen=True, eq=False)
 class LayerStudy:
-    """One layer: the problem of shrinking it, the frontier of solutions, and its inputs."""
+    """One layer: the problem of shrinking it, and the frontier of solutions."""
 
     problem: Problem
     frontier: Frontier
-    inputs: LayerInputs
+    remark: str | None = None
+    """A warning about what is known of its inputs."""
     verdict: Evidence | None = None
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
 
@@ -51,7 +53,7 @@ class LayerStudy:
             return self.verdict.error(after)
         if self.problem.evidence is not None:
             return self.problem.evidence.held_out.error(after)
-        return self.problem.layer.change_to(after, self.inputs.samples)
+        return self.problem.layer.change_to(after, self.problem.samples)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,8 @@ class LayerStudies:
     """On inputs under another assumption, if there is no data."""
     replaced: tuple[Reduced, ...] = ()
     """What the layers merged so far became."""
+    passed: tuple[str, ...] = ()
+    """What the layer before the present one read."""
 
     @classmethod
     def started(
@@ -126,6 +130,20 @@ class LayerStudies:
             if pair is not None:
                 pair.current.forget(match.incoming.node.output[0])
 
+    def leave(self, done: Match, left: Sequence[Match]) -> None:
+        """Give back the memory of a layer's values, unless a layer that is left needs them.
+
+        What it reads in the network as it is now stays until the next layer is left: the part
+        before that one starts there. With a memory, layers may be studied again.
+        """
+        needed = {name for match in left for name in (match.source, match.result)}
+        for pair in (self.fitting, self.verdict, self.wider):
+            if pair is not None:
+                pair.current.drop({done.result, *self.passed} - needed)
+                if self.context.memory is None:
+                    pair.original.drop({done.source, done.result} - needed)
+        self.passed = (done.source,)
+
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
         inputs = self.fitting.inputs(now)
         evidence = (
@@ -143,7 +161,7 @@ class LayerStudies:
             other_metrics=(self.wider.inputs(now).metric,) if self.wider else (),
         )
         frontier = frontier_of(problem, self.options, self.context.progress)
-        return LayerStudy(problem, frontier, inputs, self._verdict(now, found))
+        return LayerStudy(problem, frontier, inputs.remark, self._verdict(now, found))
 
     def _verdict(self, now: Match, found: Match) -> Evidence | None:
         if self.verdict is None:

@@ -50,7 +50,7 @@ class MergeNeurons(MergeOptions):
         with progress.timed("partition"):
             studies = LayerStudies.started(self, context, graph, work, chosen)
         changes = []
-        for found in chosen:
+        for number, found in enumerate(chosen, start=1):
             try:
                 with progress.timed("match"):
                     now = reread(work, found) if studies.replaced else found
@@ -58,6 +58,7 @@ class MergeNeurons(MergeOptions):
                 refused.append(Refusal(found.name, str(reason)))
                 continue
             changes.append(self.merged(work, now, found, studies, context))
+            studies.leave(found, chosen[number:])
         result = work if any(change.changed for change in changes) else graph
         return PassResult(result, tuple(changes), tuple(refused), found=sizes)
 
@@ -93,7 +94,7 @@ class MergeNeurons(MergeOptions):
         self, study: LayerStudy, reduced: Reduced | None, useful: float | None
     ) -> LayerChange:
         """What the report says about a layer."""
-        problem, remark = study.problem, study.inputs.remark
+        problem, remark = study.problem, study.remark
         if reduced and not reduced.layer.finite:
             reduced, remark = None, "its merged weights overflow the stored type"
         before, after = problem.layer, reduced.layer if reduced else problem.layer

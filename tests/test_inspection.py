@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,11 +18,12 @@ def test_inspect_shows_the_affine_maps_that_optimize_folds(tmp_path: Path) -> No
     """The end of a LeNet-5 without activations between its Gemms."""
     rng = np.random.default_rng(0)
     shapes = {"A": (40, 12), "B": (12, 8), "C": (8, 5)}
+    weights: dict[str, Any] = {n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items()}
     model = build(
         "[one] a = MatMul(x, A) [two] b = MatMul(a, B) [three] y = MatMul(b, C)",
         inputs="float[N,40] x",
         outputs="float[N,5] y",
-        **{name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
+        **weights,
     )
     found = onnxfde.inspect(model)
     folded = onnxfde.optimize(model).report.folded

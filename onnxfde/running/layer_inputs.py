@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
-from onnxfde.graph.match import Match
+from onnxfde.graph.match import Match, size_of
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.neurons.held_out import FEWEST_ROWS, Evidence
@@ -50,7 +50,7 @@ def record_layers(recording: Recording, matches: Iterable[Match], with_results: 
         if is_closed_form(recording, match):
             continue
         width = match.layer.inputs + with_results * match.layer.outputs
-        capacity -= width * recording.samples.rows
+        capacity -= width * size_of(recording.graph, match).positions * recording.samples.rows
         if capacity < 0:
             break
         names += [match.source, match.result] if with_results else [match.source]

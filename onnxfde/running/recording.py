@@ -38,6 +38,8 @@ class Recording:
     """Values that no runtime can compute, and why."""
     edited: set[str] = field(default_factory=set)
     """Values that an edit changed, whether they were recorded or not."""
+    no_samples: str | None = None
+    """Why there are no samples, if there are none: then no value can be recorded."""
 
     @classmethod
     def of(
@@ -47,12 +49,11 @@ class Recording:
         progress: Progress,
         samples: Samples | None = None,
     ) -> Recording:
-        """A recording without values; if no samples can be made, every value has failed."""
+        """A recording without values; if no samples can be made, it says why."""
         try:
             return cls(graph, source, samples or source.measuring_samples(graph), progress)
         except DataError as reason:
-            everything = dict.fromkeys(graph.producers, str(reason))
-            return cls(graph, source, Samples((), {}, ""), progress, failed=everything)
+            return cls(graph, source, Samples((), {}, ""), progress, no_samples=str(reason))
 
     def for_copy(self, copy: Graph) -> Recording:
         """The same values for a copy of the network that is about to be edited."""
@@ -67,6 +68,11 @@ class Recording:
             self.recorded.pop(name, None)
             self.failed.pop(name, None)
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Give back the memory of values; they are computed again if they are asked for."""
+        for name in names:
+            self.recorded.pop(name, None)
+
     def record(self, names: Iterable[str]) -> None:
         """Run the network once for those values that are not recorded yet.
 
@@ -74,6 +80,9 @@ class Recording:
         """
         settled = self.samples.arrays.keys() | self.recorded.keys() | self.failed.keys()
         wanted = [name for name in dict.fromkeys(names) if name not in settled]
+        if self.no_samples is not None:
+            self.failed.update(dict.fromkeys(wanted, self.no_samples))
+            return
         if not wanted:
             return
         try:

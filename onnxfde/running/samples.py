@@ -108,7 +108,7 @@ class Samples:
     def fed(self) -> int:
         """How many samples the runs use: all except those that do not fill a fixed batch."""
         sizes = [self._rows_per_run(s) or 1 for s in self.specs]
-        return self.rows if self._dynamic else self.runs * min(sizes, default=1)
+        return self.rows if self._dynamic else self.runs * max(sizes, default=1)
 
     def feeds(self) -> Iterator[dict[str, Array]]:
         """The inputs of each run."""

@@ -159,3 +159,21 @@ def test_one_weight_in_both_maps() -> None:
     assert_left_alone(
         model, "folded into 'y' it would need 9 parameters, not fewer than the 9 of both"
     )
+
+
+def test_a_bias_of_zeros_that_stays_is_counted() -> None:
+    """4 + 1 and 2 + 2 parameters would become 8 + 2."""
+    rng = np.random.default_rng(0)
+    model = build(
+        "[one] h = Gemm(x, A, a) [two] y = Gemm(h, B, b)",
+        inputs="float[N,4] x",
+        A=rng.normal(size=(4, 1)).astype(np.float32),
+        a=np.zeros(1, dtype=np.float32),
+        B=rng.normal(size=(1, 2)).astype(np.float32),
+        b=np.zeros(2, dtype=np.float32),
+    )
+    result = FoldAffine().apply(Graph(model))
+    assert not result.changed
+    assert [refusal.reason for refusal in result.unfolded] == [
+        "folded into 'two' it would need 10 parameters, not fewer than the 9 of both"
+    ]

@@ -120,6 +120,6 @@ def test_the_measured_error_is_that_on_rows_held_out() -> None:
     assert study.measured_error(study.problem.layer, merged=False) == 0
     blocks = started(MergeOptions(quotient="refit"), graph, context).study(match, match)
     assert blocks.problem.evidence is None
-    samples = blocks.inputs.samples
+    samples = blocks.problem.samples
     expected = study.problem.layer.change_to(smaller, samples)
     assert blocks.measured_error(smaller, merged=True) == expected > 0

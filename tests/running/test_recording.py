@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 
+import onnxfde
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
@@ -140,3 +144,20 @@ def test_recording_tells_how_far_it_is() -> None:
     progress = Progress(at=lambda done, total: told.append((done, total)))
     Recording.of(Graph(model), source_of(model), progress).record(["s1"])
     assert told == [(1, 2), (2, 2)]
+
+
+def test_layers_behind_a_merged_one_are_merged_although_no_samples_can_be_made() -> None:
+    rng = np.random.default_rng(0)
+    shapes = {"A": (3, 18), "B": (18, 3), "C": (3, 18), "D": (18, 2)}
+    weights: dict[str, Any] = {
+        name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    model = build(
+        "[one] h = Gemm(x, A) s = Mul(h, h) k = Gemm(s, B) t = Tanh(k) "
+        "[two] g = Gemm(t, C) r = Mul(g, g) y = Gemm(r, D)",
+        **weights,
+    )
+    model.graph.input.append(onnx.helper.make_tensor_sequence_value_info("q", 1, [None]))
+    layers = onnxfde.optimize(model, eps=0.1).report.layers
+    assert [layer.changed for layer in layers] == [True, True]
+    assert "input 'q' is not a tensor" in (layers[1].remark or "")
