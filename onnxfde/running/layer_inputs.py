@@ -26,9 +26,9 @@ RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose",
 """Operators that move values but do not change them."""
 CHECKED_ROWS = 512
 """Inputs of a layer on which "equal up to rounding" is decided. Chosen; not tuned."""
-MOST_RECORDED = 2**27
-"""Most numbers recorded in one run for all layers together: half a gigabyte of float32. Chosen; not
-tuned. Layers that do not fit are recorded when their turn comes."""
+MOST_RECORDED = 2**25
+"""Most numbers recorded in one run for all layers together: 128 MB of float32. Chosen; not tuned.
+Layers that do not fit are recorded when their turn comes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
         return unknown_inputs(width, "its inputs overflow on these samples")
     step = max(1, len(rows) // CHECKED_ROWS)
     remark = remark_on_few_rows(len(rows), width)
-    return LayerInputs(Metric.measured(rows), rows[::step], remark, rows)
+    return LayerInputs(Metric.measured(rows), rows[::step].copy(), remark, rows)
 
 
 def observed_outputs(
