@@ -35,7 +35,7 @@ def main() -> None:
             )
         )
     header = "ε | neurons of Gemm_3 | GRP % | relative error on test images | test accuracy"
-    table.write(__file__, "cryptonets_square: accuracy against ε", header, lines)
+    table.write(__file__, "cryptonets_square: accuracy against ε, quotient refit", header, lines)
 
 
 if __name__ == "__main__":
