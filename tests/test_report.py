@@ -1,4 +1,4 @@
-"""The report: the fields that the README lists, plain numbers, and JSON without NaN."""
+"""The report: the fields that onnxfde/REPORT.md lists, plain numbers, and JSON without NaN."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.report import Report
 from tests.models import build, mlp, twins
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+REPORT = (Path(__file__).parents[1] / "onnxfde" / "REPORT.md").read_text()
 W, B, V, C = twins()
 
 
@@ -29,8 +29,8 @@ def names(text: str) -> list[str]:
 
 
 def documented() -> dict[str, list[str]]:
-    """The fields of the README's table, each with the fields of its own."""
-    table = README[README.index("`--report FILE.json` writes:") :].split("\n\n")[1]
+    """The fields of the table in onnxfde/REPORT.md, each with the fields of its own."""
+    table = REPORT[REPORT.index("`onnxfde optimize --json FILE` writes:") :].split("\n\n")[1]
     rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines()[2:]]
     return {name: names(meaning) for fields, meaning in rows for name in names(fields)}
 
