@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from onnxfde.command.arguments import Quiet
+from onnxfde.command.help_pages import CommandWithHelp
 from onnxfde.errors import UsageError
 
 targets = typer.Typer(no_args_is_help=True, help="Prepare targets for bench.")
@@ -17,13 +18,16 @@ def target_root() -> None:
     """Prepare targets for bench."""
 
 
-@targets.command("setup", epilog="Example: onnxfde target setup arm64")
+@targets.command("setup", cls=CommandWithHelp, epilog="Example: onnxfde target setup arm64")
 def setup_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="arm64.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to prepare: arm64.")],
     force: Annotated[bool, typer.Option("--force", help="Set up again from scratch.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prepare an emulated ARM processor in the user's cache folder (155 MB), without root."""
+    """Prepare an emulated ARM processor (155 MB, without root).
+
+    It goes to the cache folder of the user. It needs Debian 12 on x86-64 with gcc.
+    """
     from onnxfde.machines.targets import provision, sysroot
 
     if name != "arm64":
