@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onnxfde.command.ascii_fallback import say
 from onnxfde.errors import UsageError
 from onnxfde.options import DEFAULT_RANGE
 
@@ -66,6 +67,8 @@ def parse_share(text: str | None) -> float | None:
         share = float(text.removesuffix("%"))
     except ValueError:
         raise UsageError(f"--keep {text}: give a share such as 25% or 0.25") from None
+    if text.endswith("%") and share > 100:
+        raise UsageError(f"--keep {text}: more than 100 %")
     return share / 100 if text.endswith("%") else share
 
 
@@ -87,7 +90,7 @@ def range_of(text: str | None) -> Range:
 def remark_on_range(data: Path | None, input_range: str | None) -> None:
     """Say on stderr that the range of the inputs is a guess."""
     if data is None and input_range is None:
-        typer.echo(
+        say(
             "note: inputs are assumed to be in [-1, 1]; --data or --input-range works better",
             err=True,
         )

@@ -6,6 +6,8 @@ import codecs
 import sys
 import unicodedata
 
+import typer
+
 ERROR_HANDLER = "onnxfde"
 """The name under which `spell_in_ascii` is registered as an error handler of codecs."""
 ASCII_SPELLINGS = {
@@ -21,6 +23,20 @@ def spelled(text: str, encoding: str) -> str:
     ('120 -> 6, eps × 2', '120 -> 6, eps x 2')
     """
     return text.encode(encoding, ERROR_HANDLER).decode(encoding)
+
+
+def readable(text: str, err: bool = False) -> str:
+    """The text as stdout or stderr can show it."""
+    stream = sys.stderr if err else sys.stdout
+    return spelled(text, stream.encoding or "ascii")
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a line on stdout or stderr.
+
+    typer would write UTF-8 to a terminal that has only ASCII.
+    """
+    typer.echo(readable(text, err), err=err)
 
 
 def spell_in_ascii(error: UnicodeError) -> tuple[str, int]:

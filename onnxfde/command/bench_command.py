@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxfde.command.arguments import Quiet, Verbose, parse_batches, parse_shape, range_of
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import STDOUT, JsonFile, refuse_json_target, write_json
 
@@ -95,4 +96,4 @@ def print_comparison(found: Comparison, errors_only: bool) -> None:
     if not errors_only:
         show_comparison(found)
     for text in errors(found) if errors_only else ():
-        typer.echo(f"onnxfde: {text}", err=True)
+        say(f"onnxfde: {text}", err=True)

@@ -37,7 +37,7 @@ BENCH_MEANINGS = {
     "without call": "The same without what calling any model costs, however small it is; shown "
     "for small models.",
     "SIMD": "Instructions that work on vectors.",
-    "repeats within": "How far apart repeated counts are.",
+    "varies": "How far apart repeated counts are.",
     "differs": "Largest difference of an output from this machine's, relative to the largest "
     "output.",
 }

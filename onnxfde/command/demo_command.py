@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxfde.command.arguments import Quiet, Verbose
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ def demo_command(
         return
     show_report(report, "" if save is None else str(save / SMALL), verbose)
     if save is None:
-        typer.echo(f"Try it yourself: {program()} demo --save demo")
+        say(f"Try it yourself: {program()} demo --save demo")
     else:
-        options = f"--eps {eps:g} --data {save}/gly.npz"
-        typer.echo(f"Made with: {program()} optimize {save}/gly.onnx {save}/{SMALL} {options}")
+        model, data = (save / file.name for file in (demo_model(), demo_data()))
+        options = f"--eps {eps:g} --data {data}"
+        say(f"Made with: {program()} optimize {model} {save / SMALL} {options}")
 
 
 def saved(result: Result, folder: Path) -> Report:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from typer.core import TyperCommand
 
+from onnxfde.command.ascii_fallback import readable
+
 OTHER_OPTIONS = "Options"
 """The heading of options that name none."""
 
@@ -20,6 +22,10 @@ class CommandWithHelp(TyperCommand):
     columns: ClassVar[Mapping[str, str]] = {}
     """The meaning of the columns of the table that the command prints."""
 
+    def get_help(self, ctx: Any) -> str:
+        """The page in characters that the terminal can show."""
+        return readable(super().get_help(ctx))
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The words behind the name of the command."""
         names = [argument_name(p) for p in self.params if is_argument(p)]
@@ -29,11 +35,11 @@ class CommandWithHelp(TyperCommand):
         """Write the arguments, then the options under their headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
+            heading = getattr(parameter, "rich_help_panel", None) or OTHER_OPTIONS
+            record = parameter.get_help_record(ctx)
             if is_argument(parameter):
-                heading, record = "Arguments", (argument_name(parameter), parameter.help or "")
-            else:
-                heading = getattr(parameter, "rich_help_panel", None) or OTHER_OPTIONS
-                record = parameter.get_help_record(ctx)
+                heading = "Arguments"
+                record = (argument_name(parameter), getattr(parameter, "help", None) or "")
             if record is not None:
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():

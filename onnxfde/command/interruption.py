@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.json_output import STDOUT
 
 INTERRUPTED = 130
@@ -24,7 +25,7 @@ def interruptible(*targets: Path | None) -> Iterator[None]:
     except KeyboardInterrupt:
         written = [str(f) for f, old in zip(files, before, strict=True) if state_of(f) != old]
         after = f" after writing {', '.join(written)}" if written else ", nothing written"
-        typer.echo(f"onnxfde: interrupted{after if files else ''}", err=True)
+        say(f"onnxfde: interrupted{after if files else ''}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

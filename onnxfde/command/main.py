@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from onnxfde import __version__
-from onnxfde.command.ascii_fallback import let_streams_show_everything
+from onnxfde.command.ascii_fallback import let_streams_show_everything, say
 from onnxfde.command.bench_command import bench_command
 from onnxfde.command.column_meanings import BENCH_MEANINGS, INSPECTION_MEANINGS, LAYER_MEANINGS
 from onnxfde.command.demo_command import demo_command
@@ -38,7 +38,7 @@ class Commands(TyperGroup):
             with interruptible():
                 return super().invoke(ctx)
         except OnnxfdeError as error:
-            typer.echo(f"onnxfde: {error}", err=True)
+            say(f"onnxfde: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
 
 
@@ -56,7 +56,7 @@ app = typer.Typer(
 def show_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
-        typer.echo(f"onnxfde {__version__}")
+        say(f"onnxfde {__version__}")
         raise typer.Exit
 
 

@@ -20,6 +20,7 @@ from onnxfde.command.arguments import (
     range_of,
     remark_on_range,
 )
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.dataclass_options import takes_fields
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import JSON_HELP, STDOUT, refuse_json_target, write_json
@@ -221,7 +222,7 @@ def optimize_command(given: OptimizeArguments) -> None:
         show_report(report, "" if given.dry_run else str(given.out), given.verbose)
     if given.fail_if_unchanged and not report.changed:
         if silent:
-            typer.echo(f"onnxfde: unchanged: {report.unchanged}", err=True)
+            say(f"onnxfde: unchanged: {report.unchanged}", err=True)
         raise typer.Exit(UNCHANGED)
 
 

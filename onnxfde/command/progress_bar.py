@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
+from onnxfde.command.ascii_fallback import say
 from onnxfde.progress import Progress
 
 
@@ -15,7 +14,7 @@ from onnxfde.progress import Progress
 def progress_bar(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
     """Show a bar on a terminal while the work lasts; elsewhere one line per step if verbose."""
     if quiet or not sys.stderr.isatty():
-        tell = Progress(say=lambda text: typer.echo(text, err=True)) if verbose else Progress()
+        tell = Progress(say=lambda text: say(text, err=True)) if verbose else Progress()
         yield Progress() if quiet else tell
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

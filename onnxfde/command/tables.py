@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -13,6 +13,8 @@ from rich.text import Text
 
 from onnxfde.command.ascii_fallback import spelled
 
+ASCII_HEAD = Box("    \n    \n -- \n" + 5 * "    \n", ascii=True)
+"""SIMPLE_HEAD, for terminals that have only ASCII."""
 UNLIMITED = 1000
 """Width in characters of a table that goes to a file. Chosen: wider than any table."""
 NARROWEST_NAME = 12
@@ -36,7 +38,8 @@ class Grid:
     def table(self, out: Console) -> Table:
         """The table in characters that the console can show."""
         rows = [row for section in self.sections for row in section]
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        box = ASCII_HEAD if out.options.ascii_only else SIMPLE_HEAD
+        table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for i, column in enumerate(self.columns):
             breakable = i == 0 or any(ARROW in row[i] for row in rows)
             table.add_column(
@@ -62,6 +65,7 @@ def show_first_that_fits(out: Console, *layouts: Sequence[Grid]) -> None:
         if widest <= out.width or layout is layouts[-1]:
             for table in tables:
                 out.print(table)
+                out.print()
             return
 
 

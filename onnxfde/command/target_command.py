@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from onnxfde.command.arguments import Quiet
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.help_pages import CommandWithHelp
 from onnxfde.errors import UsageError
 
@@ -32,8 +33,8 @@ def setup_command(
 
     if name != "arm64":
         raise UsageError(f"target setup {name}: only arm64 needs a set-up")
-    done = provision.set_up_arm64((lambda _: None) if quiet else typer.echo, force)
+    done = provision.set_up_arm64((lambda _: None) if quiet else say, force)
     if not quiet:
         state = "is set up" if done else "was set up before"
-        typer.echo(f"arm64 {state} in {sysroot.find_sysroot().folder}")
-        typer.echo("Try: onnxfde bench MODEL.onnx --target arm64")
+        say(f"arm64 {state} in {sysroot.find_sysroot().folder}")
+        say("Try: onnxfde bench MODEL.onnx --target arm64")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from onnxfde.command.arguments import DataFile, InputRange, Quiet, Verbose, range_of
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
     STDOUT,
@@ -55,9 +56,9 @@ def verify_command(
         show_verification(console(), found)
     if found.unverified:
         if silent:
-            typer.echo(f"onnxfde: not verified: {found.unverified}", err=True)
+            say(f"onnxfde: not verified: {found.unverified}", err=True)
         raise typer.Exit(1)
     error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
     if tolerance is not None and not (error or 0.0) <= tolerance:
-        typer.echo(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
+        say(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
         raise typer.Exit(1)

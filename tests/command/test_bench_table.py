@@ -69,7 +69,8 @@ def test_a_narrow_terminal_gets_sizes_in_a_table_of_their_own_and_whole_names() 
     assert text.index("speed-up") < text.index("mult-adds")
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    assert text.count("mobile_classifier") == text.count("date.onnx") == 2
+    cells = "".join(line.split(" ")[0] for line in text.splitlines())
+    assert cells.count(name) == 2
 
 
 def test_a_ratio_that_means_nothing_is_called_so(capsys: pytest.CaptureFixture[str]) -> None:
