@@ -266,7 +266,7 @@ class Options(MergeOptions):
     @property
     def range_used(self) -> Range:
         """The range of the inputs, or the default one."""
-        return self.input_range or DEFAULT_RANGE
+        return DEFAULT_RANGE if self.input_range is None else self.input_range
 
 
 def as_globs(name: str, globs: Any) -> tuple[str, ...]:

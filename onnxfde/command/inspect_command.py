@@ -18,7 +18,6 @@ from onnxfde.command.json_output import (
     STDOUT,
     JsonFile,
     refuse_json_target,
-    strict_json,
     write_json,
 )
 
@@ -38,6 +37,7 @@ def inspect_command(
     from onnxfde import inspection
     from onnxfde.command.inspection_table import show_inspection
     from onnxfde.command.progress_bar import progress_bar
+    from onnxfde.report import strict_json
 
     with interruptible(json_file):
         refuse_json_target(json_file, (model, data))

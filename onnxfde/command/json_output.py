@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -55,17 +54,3 @@ def escaped(text: str, encoding: str) -> str:
     except UnicodeEncodeError:
         return "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text)
     return text
-
-
-def strict_json(value: Any) -> str:
-    """A value as JSON text; numbers that JSON does not have (NaN, infinity) become null."""
-    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """The value with None in the place of every number that is not finite."""
-    if isinstance(value, dict):
-        return {key: finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,7 +15,6 @@ from onnxfde.command.json_output import (
     STDOUT,
     JsonFile,
     refuse_json_target,
-    strict_json,
     write_json,
 )
 
@@ -44,6 +43,7 @@ def verify_command(
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.report_table import show_verification
     from onnxfde.command.terminal import console
+    from onnxfde.report import strict_json
 
     with interruptible(json_file):
         refuse_json_target(json_file, (model, other, data))

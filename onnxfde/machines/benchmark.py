@@ -88,9 +88,8 @@ def bench(
     sizes = refuse_bad_numbers(batches, threads, seconds, timeout)
     if isinstance(data, str | Path) and not Path(data).is_file():
         raise DataError(f"--data {data}: no such file")
-    texts = [targets] if isinstance(targets, str) else list(targets)
-    wanted = [parse_target(text) for text in dict.fromkeys(texts)]
-    progress, limits, lengths = progress or Progress(), check_range(input_range), dict(shapes or {})
+    wanted = [parse_target(text) for text in as_texts(targets)]
+    progress, limits, lengths = progress or Progress(), check_range(input_range), as_shapes(shapes)
     with stored(as_models(models)) as named:
         prepared = [prepare_model(*pair, sizes, lengths, data, limits) for pair in named]
         refuse_unknown_inputs(prepared, lengths)
@@ -110,11 +109,28 @@ def bench(
 
 def as_models(models: Model | Sequence[Model]) -> list[Model]:
     """The models as a list; anything that is neither a path nor a ModelProto is refused."""
-    several = [models] if isinstance(models, str | Path | ModelProto) else models
-    for model in several if isinstance(several, Iterable) else [several]:
+    one = isinstance(models, str | Path | ModelProto | bytes)
+    several: list[Any] = list(models) if isinstance(models, Iterable) and not one else [models]
+    for model in several:
         if not isinstance(model, str | Path | ModelProto):
             raise UsageError(f"a model is a {type(model).__name__}: give a path or a ModelProto")
-    return list(several)
+    return several
+
+
+def as_texts(targets: str | Sequence[str]) -> list[str]:
+    """The spellings of targets, each once."""
+    several = [targets] if isinstance(targets, str) else targets
+    if not isinstance(several, Iterable) or not all(isinstance(text, str) for text in several):
+        raise UsageError(f"targets {targets!r} is not a list of targets")
+    return list(dict.fromkeys(several))
+
+
+def as_shapes(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
+    """The user's shapes as tuples of numbers."""
+    try:
+        return {str(name): tuple(map(int, shape)) for name, shape in dict(shapes or {}).items()}
+    except (TypeError, ValueError):
+        raise UsageError(f"shapes {shapes!r} is not a mapping from names to lengths") from None
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from onnxfde.command.json_output import strict_json
 from onnxfde.command.main import app
+from onnxfde.report import strict_json
 from tests.command.running import run
 
 COMMANDS = {
@@ -83,6 +83,9 @@ def test_a_metric_that_is_no_number_is_null(model: Path) -> None:
     np.savez(file, x=np.ones((4, 3)), y=np.full((4, 2), np.nan))
     found = strict(run("verify", model, model, "--data", file, "--json", "-").stdout)
     assert (found["metric"], found["metric_after"], found["relative_l2"]) == ("MSE", None, None)
+    command = ("optimize", model, model.with_name("o.onnx"), "--data", file, "--json", "-")
+    found = strict(run(*command).stdout)["verification"]
+    assert (found["metric"], found["metric_after"]) == ("MSE", None)
 
 
 def test_what_a_terminal_cannot_encode_is_escaped(model: Path) -> None:
