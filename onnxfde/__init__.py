@@ -4,6 +4,11 @@
 >>> from onnxfde.demo import demo_model
 >>> onnxfde.optimize(demo_model(), eps=0.1, input_range=(0, 1)).report.changed
 True
+
+The public interface is `__all__` (with the signatures and fields of what it names) and the JSON
+that `Report.to_json` and `Comparison.to_json` write, whose `schema` grows when a field changes its
+meaning. Everything else may change in any version. `Model`, `Data` and `Range` are the types of
+arguments that most functions take.
 """
 
 from __future__ import annotations
@@ -18,18 +23,26 @@ if TYPE_CHECKING:
     from onnxfde.machines.benchmark import bench
     from onnxfde.machines.results import Comparison
     from onnxfde.neurons.layer import Layer
+    from onnxfde.numbers import Data
+    from onnxfde.options import Range
     from onnxfde.pipeline import Result, optimize, verify
+    from onnxfde.progress import Progress
     from onnxfde.report import Report
+    from onnxfde.running.open_files import Model
     from onnxfde.running.verification import Verification
 
 __version__ = "0.1.0"
 __all__ = [
     "Comparison",
+    "Data",
     "Inspection",
     "Layer",
+    "Model",
     "OnnxfdeError",
     "Partition",
     "PolynomialSystem",
+    "Progress",
+    "Range",
     "Report",
     "Result",
     "Verification",
@@ -45,11 +58,15 @@ __all__ = [
 
 _HOME = {
     "Comparison": "machines.results",
+    "Data": "numbers",
     "Inspection": "inspection",
     "Layer": "neurons.layer",
+    "Model": "running.open_files",
     "OnnxfdeError": "errors",
     "Partition": "lumping.polynomial_system",
     "PolynomialSystem": "lumping.polynomial_system",
+    "Progress": "progress",
+    "Range": "options",
     "Report": "report",
     "Result": "pipeline",
     "Verification": "running.verification",

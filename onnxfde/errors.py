@@ -4,8 +4,8 @@ OnnxfdeError            exit code 1
 ├── ModelError          the model file cannot be read, or is not valid
 ├── DataError           the data file does not fit the model
 ├── AlgebraError        a polynomial system, or a partition of its variables, makes no sense
-├── OptionError         an option has a value that makes no sense
-│   └── UsageError      options that cannot be combined (exit code 2)
+├── OptionError         an option does not fit the model, such as the name of an unknown layer
+│   └── UsageError      a bad value, or options that cannot be combined (exit code 2)
 ├── OutputError         the result cannot be written
 ├── TargetError         a target is not set up, cannot be reached, or cannot run a model
 ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
@@ -34,11 +34,11 @@ class AlgebraError(OnnxfdeError):
 
 
 class OptionError(OnnxfdeError):
-    """An option has a value that makes no sense."""
+    """An option makes no sense, alone or for this model."""
 
 
 class UsageError(OptionError):
-    """Options that cannot be combined."""
+    """A value that makes no sense for any model, or options that cannot be combined."""
 
     exit_code = 2
 

@@ -13,12 +13,13 @@ from onnxfde.graph.nodes import op
 from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
+from onnxfde.numbers import Data
 from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy
 from onnxfde.passes.result import Context, Fold, PassResult
 from onnxfde.progress import Progress
-from onnxfde.running.open_files import Data, Model, open_data, open_model
+from onnxfde.running.open_files import Model, open_data, open_model
 
 SHOWN_EPS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
 """The ε for which neurons are counted. Chosen: from lossless to a change of a third; not tuned."""

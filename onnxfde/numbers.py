@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
+Data = str | Path | Array | Mapping[str, Array]
+"""Real inputs of a model: a .npz or .npy file, one array per input by name ('y' for labels or
+targets), or the array of a model's only input; one row per sample."""
 Blocks = tuple[tuple[int, ...], ...]
 """A partition of neurons: the numbers of those in each block."""
 

@@ -8,16 +8,16 @@ Nothing heavy is imported, so that `--help` stays fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
 
 from onnxfde.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
-    from onnxfde.numbers import Array
+    from onnxfde.numbers import Data
 
 Semantics = Literal["budget", "paper", "erode"]
 Threshold = Literal["paper", "erode"]
@@ -27,6 +27,7 @@ Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
 Int8 = Literal["dynamic", "static"]
 Range = tuple[float, float]
+"""The smallest and the largest value of inputs."""
 
 DEFAULT_EPS = 0.1
 """Allowed relative change of a layer's output. Chosen; not tuned."""
@@ -42,8 +43,14 @@ CHOICES = {
     "linkage": Linkage,
     "int8": Int8,
 }
+NUMBERS = {"eps": Real, "keep": Real, "max_certified_error": Real, "neurons": Integral,
+           "seed": Integral}  # fmt: skip
+"""The kind of number that an option takes; some may be None."""
+FLAGS = ("verify", "certify", "force")
+"""Options that are true or false; `certify` may be None."""
 PAPER_DEFAULTS = ("forward", "sum", "closure")
 """`relation`, `norm` and `linkage` unless given."""
+EPS_AND_COUNT = "--eps cannot be combined with --neurons or --keep"
 SHARE_SLACK = 1e-9
 """Subtracted before a share of neurons is rounded up, so that 7 % of 100 (in floating point
 7.000000000000001) are 7. Chosen: far above float64's rounding, far below one neuron."""
@@ -87,25 +94,43 @@ class MergeOptions:
             if value is not None and value not in get_args(kind):
                 known = ", ".join(get_args(kind))
                 raise UsageError(f"--{name} '{value}' is not one of {known}")
+        self._check_types()
         self._check_values()
         self._check_combinations()
+
+    def _check_types(self) -> None:
+        for name, kind in NUMBERS.items():
+            value = getattr(self, name, None)
+            if value is not None and not is_number(value, kind):
+                what = "a whole number" if kind is Integral else "a number"
+                raise UsageError(f"{option(name)} {value!r} is not {what}")
+        for name, eps in self.layer_eps:
+            if not is_number(eps):
+                raise UsageError(f"--eps {name}={eps!r} is not a number")
+        for name in FLAGS:
+            if not isinstance(getattr(self, name, None), bool | None):
+                raise UsageError(f"{option(name)} {getattr(self, name)!r} is not true or false")
 
     def _check_values(self) -> None:
         for name, eps in (("", self.eps), *self.layer_eps):
             if not (math.isfinite(eps) and eps >= 0):
-                raise OptionError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
+                raise UsageError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
         if self.neurons is not None and self.neurons < 1:
-            raise OptionError(f"--neurons {self.neurons} is not a number ≥ 1")
+            raise UsageError(f"--neurons {self.neurons} is not a number ≥ 1")
         if self.seed < 0:
-            raise OptionError(f"--seed {self.seed} is not a number ≥ 0")
+            raise UsageError(f"--seed {self.seed} is not a number ≥ 0")
         if self.keep is not None and not 0 < self.keep <= 1:
-            raise OptionError(f"--keep {self.keep:.4%} is not a share above 0 % and up to 100 %")
+            hint = f"; for {self.keep:g} % give {self.keep:g}% or {self.keep / 100:g}"
+            raise UsageError(
+                f"--keep {self.keep:g} is not a fraction above 0 and up to 1"
+                f"{hint if 1 < self.keep <= 100 else ''}"
+            )
 
     def _check_combinations(self) -> None:
         if self.neurons is not None and self.keep is not None:
             raise UsageError("--neurons and --keep cannot be combined: give one")
         if self.layer_eps and self.asks_for_count:
-            raise UsageError("--eps cannot be combined with --neurons or --keep")
+            raise UsageError(EPS_AND_COUNT)
         if self.quotient == "minimal" and self.semantics != "budget":
             raise UsageError("--quotient minimal needs --semantics budget")
         if self.quotient == "exact" and (self.semantics == "budget" or self.relation == "backward"):
@@ -170,12 +195,29 @@ def listed(name: str, globs: tuple[str, ...]) -> bool:
     return any(name == glob or fnmatchcase(name, glob) for glob in globs)
 
 
+def option(name: str) -> str:
+    """How an option is written on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def is_number(value: object, kind: type = Real) -> bool:
+    """Whether a value is a number of a kind; true and false are not numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def plain_number(value: Any) -> Any:
+    """A number as an int or a float, whatever type it has; anything else as it is."""
+    if is_number(value, Integral):
+        return int(value)
+    return float(value) if is_number(value) else value
+
+
 @dataclass(frozen=True)
 class Options(MergeOptions):
     """Everything that `optimize` can be asked for."""
 
-    data: str | Path | Mapping[str, Array] | None = None
-    """Real inputs: a file, or arrays by the names of the model's inputs."""
+    data: Data | None = None
+    """Real inputs: a file, arrays by the names of the model's inputs, or the only input's array."""
     input_range: Range | None = None
     """The range of the inputs, which the certificate covers; the default one if not given."""
     verify: bool = True
@@ -193,19 +235,26 @@ class Options(MergeOptions):
         self._check_proof()
 
     @classmethod
-    def given(cls, eps: float, **more: Unpack[MoreOptions]) -> Options:
+    def given(cls, eps: float | None, **more: Unpack[MoreOptions]) -> Options:
         """Options as Python callers write them: a single glob, ε of layers as a mapping."""
-        settled: dict[str, Any] = dict(more)
+        settled: dict[str, Any] = {name: plain_number(value) for name, value in more.items()}
         for name in ("layers", "skip"):
-            globs = settled.get(name, ())
-            settled[name] = (globs,) if isinstance(globs, str) else tuple(globs)
-        by_layer = dict(settled.get("layer_eps") or {})
-        return cls(eps=eps, **{**settled, "layer_eps": tuple(sorted(by_layer.items()))})
+            settled[name] = as_globs(name, settled.get(name, ()))
+        by_layer = settled.get("layer_eps") or {}
+        if not isinstance(by_layer, Mapping):
+            raise UsageError(f"layer_eps {by_layer!r} is not a mapping from layers to ε")
+        own = ((str(name), plain_number(value)) for name, value in by_layer.items())
+        settled["layer_eps"] = tuple(sorted(own))
+        if eps is None:
+            return cls(**settled)
+        if settled.get("neurons") is not None or settled.get("keep") is not None:
+            raise UsageError(EPS_AND_COUNT)
+        return cls(eps=plain_number(eps), **settled)
 
     def _check_proof(self) -> None:
         limit = self.max_certified_error
         if limit is not None and not (math.isfinite(limit) and limit >= 0):
-            raise OptionError(f"--max-certified-error {limit} is not a number ≥ 0")
+            raise UsageError(f"--max-certified-error {limit} is not a number ≥ 0")
         if limit is not None and self.certify is False:
             raise UsageError("--max-certified-error needs a certificate: drop --no-certify")
         if self.int8 and (self.certify or limit is not None):
@@ -217,7 +266,16 @@ class Options(MergeOptions):
     @property
     def range_used(self) -> Range:
         """The range of the inputs, or the default one."""
-        return self.input_range or DEFAULT_RANGE
+        return DEFAULT_RANGE if self.input_range is None else self.input_range
+
+
+def as_globs(name: str, globs: Any) -> tuple[str, ...]:
+    """One glob or several, as a tuple."""
+    if isinstance(globs, str):
+        return (globs,)
+    if not isinstance(globs, Iterable) or not all(isinstance(glob, str) for glob in globs):
+        raise UsageError(f"--{name} {globs!r} is not a list of names or globs")
+    return tuple(globs)
 
 
 class MoreOptions(TypedDict, total=False):
@@ -235,7 +293,7 @@ class MoreOptions(TypedDict, total=False):
     layers: Sequence[str]
     skip: Sequence[str]
     int8: Int8 | None
-    data: str | Path | Mapping[str, Array] | None
+    data: Data | None
     input_range: Range | None
     verify: bool
     certify: bool | None

@@ -20,8 +20,8 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.size import count_parameters, stored_bytes
 from onnxfde.graph.stamp import is_own_work, stamp
 from onnxfde.inspection import why_nothing
-from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
-from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, MoreOptions, Options, Range
+from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
+from onnxfde.options import DEFAULT_RANGE, MoreOptions, Options, Range
 from onnxfde.passes.certified_merging import CertifiedMerging, CertifiedResult
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.quantize import Quantize
@@ -30,7 +30,7 @@ from onnxfde.progress import Progress
 from onnxfde.report import Change, Quantized, Report
 from onnxfde.running import ort_format
 from onnxfde.running.input_source import InputSource
-from onnxfde.running.open_files import Data, Model, Source, open_data, open_model, open_model_or_ort
+from onnxfde.running.open_files import Model, Source, open_data, open_model, open_model_or_ort
 from onnxfde.running.samples import Samples
 from onnxfde.running.side_by_side import Compared, SideBySide, require_same_inputs
 from onnxfde.running.verification import Verification, require_equal, require_sense
@@ -65,14 +65,49 @@ class Result:
 
 def optimize(
     model: Model,
-    eps: float = DEFAULT_EPS,
+    eps: float | None = None,
     *,
     progress: Progress | None = None,
     **options: Unpack[MoreOptions],
 ) -> Result:
     """Merge neurons that do the same thing; the model given is not changed.
 
-    `options` are the fields of `onnxfde.options.Options`, which the README explains.
+    Args:
+        model: A path or an `onnx.ModelProto`.
+        eps: Allowed change of each layer's output, relative to its spread; 0.1 if neither `eps` nor
+            `neurons` nor `keep` is given.
+        progress: Receives reports of what is being done.
+        **options: Any of the following, by name.
+
+    Options:
+        layer_eps: ε of single layers, by name or glob: `{"fc1": 0.05}`.
+        neurons: Leave at most this many neurons in each layer, instead of ε.
+        keep: Leave at most this fraction (up to 1) of each layer's neurons, instead of ε.
+        layers: Only layers whose name matches one of these globs.
+        skip: Not the layers whose name matches one of these globs.
+        data: Real inputs, one row per sample: a .npz or .npy file, `{name: array}` with one array
+            per input ("y" for labels or targets), or the array of the only input.
+        input_range: `(low, high)` of the inputs if there is no data, and for the certificate;
+            `(-1, 1)` if not given.
+        verify: Run the result beside the original and compare them (default).
+        certify: Bound the change of every output for all inputs in the range; None (default): only
+            if that is cheap.
+        max_certified_error: Merge only as much as keeps that bound within this.
+        int8: Then round weights and values to 8 bits: "dynamic" or "static" (needs data).
+        force: Optimize a model again even if onnxfde made it with the same settings.
+        semantics: What ε means: "budget" (default), or a pairwise threshold on the weights of
+            neurons as in the "paper" or its tool "erode".
+        quotient: How a layer gets fewer neurons: "minimal" (default for budget) chooses them
+            freely; "refit", "single" (default for paper) and "exact" merge blocks of neurons.
+        seed: Seed of the random starts of minimal.
+        relation: For paper and erode: compare outgoing ("forward", default) or incoming
+            ("backward") weights.
+        norm: For paper, backward: how differences add up, "sum" (default) or "max".
+        linkage: For paper: blocks by chains of neighbours ("closure", default), or all pairs within
+            ε ("diameter").
+
+    Raises:
+        OnnxfdeError: Something is wrong with the model, the data or the options.
 
     >>> from onnxfde.demo import demo_data, demo_model
     >>> result = optimize(demo_model(), eps=0.1, data=demo_data())

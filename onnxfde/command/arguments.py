@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxfde.errors import OptionError, UsageError
+from onnxfde.command.ascii_fallback import say
+from onnxfde.errors import UsageError
 from onnxfde.options import DEFAULT_RANGE
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ InputRange = Annotated[
         help="Range of the inputs when there is no data, and for the certificate. [default: -1:1]",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print reasons and times.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also print steps, reasons and times.")
+]
 
 
 def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
@@ -43,7 +45,7 @@ def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
         try:
             value = float(number)
         except ValueError:
-            raise OptionError(f"--eps {text}: '{number}' is not a number") from None
+            raise UsageError(f"--eps {text}: '{number}' is not a number") from None
         if name:
             by_layer[name] = value
         elif overall is not None:
@@ -54,14 +56,20 @@ def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
 
 
 def parse_share(text: str | None) -> float | None:
-    """`25%`, `25` or `0.25` as a fraction."""
+    """`25%` or `0.25` as a fraction.
+
+    >>> parse_share("25%"), parse_share("0.25")
+    (0.25, 0.25)
+    """
     if text is None:
         return None
     try:
         share = float(text.removesuffix("%"))
-        return share / 100 if text.endswith("%") or share > 1 else share
     except ValueError:
-        raise OptionError(f"--keep {text}: give a share such as 25% or 0.25") from None
+        raise UsageError(f"--keep {text}: give a share such as 25% or 0.25") from None
+    if text.endswith("%") and share > 100:
+        raise UsageError(f"--keep {text}: more than 100 %")
+    return share / 100 if text.endswith("%") else share
 
 
 def parse_batches(text: str | None) -> list[int]:
@@ -69,7 +77,7 @@ def parse_batches(text: str | None) -> list[int]:
     try:
         return [int(part) for part in text.split(",")] if text is not None else []
     except ValueError:
-        raise OptionError(f"--batch {text}: give whole numbers such as 1,32") from None
+        raise UsageError(f"--batch {text}: give whole numbers such as 1,32") from None
 
 
 def range_of(text: str | None) -> Range:
@@ -82,7 +90,7 @@ def range_of(text: str | None) -> Range:
 def remark_on_range(data: Path | None, input_range: str | None) -> None:
     """Say on stderr that the range of the inputs is a guess."""
     if data is None and input_range is None:
-        typer.echo(
+        say(
             "note: inputs are assumed to be in [-1, 1]; --data or --input-range works better",
             err=True,
         )
@@ -100,5 +108,5 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         shape = (0,)
     if not name or min(shape) < 1:
-        raise OptionError(f"--shape {text}: write NAME:1,3,224,224 with lengths of 1 or more")
+        raise UsageError(f"--shape {text}: write NAME:1,3,224,224 with lengths of 1 or more")
     return name, shape

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxfde.command.arguments import Quiet, parse_batches, parse_shape, range_of
-from onnxfde.errors import UsageError
+from onnxfde.command.arguments import Quiet, Verbose, parse_batches, parse_shape, range_of
+from onnxfde.command.ascii_fallback import say
+from onnxfde.command.interruption import interruptible
+from onnxfde.command.json_output import STDOUT, JsonFile, refuse_json_target, write_json
 
 if TYPE_CHECKING:
     from onnxfde.machines.results import Comparison
 
-STDOUT = "-"
-"""What --json takes for standard output."""
 TargetOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TARGET",
-        help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (instructions; default "
-        "a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
+        help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (emulated, counts instructions; "
+        "default a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
     ),
 ]
 ShapeOption = Annotated[
@@ -57,57 +57,43 @@ def bench_command(
         str | None,
         typer.Option(metavar="LO:HI", help="Range of random inputs. [default: -1:1]"),
     ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all figures as JSON; - for stdout."),
-    ] = None,
+    json_file: JsonFile = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Measure models side by side: latency, memory and size, here and on ARM."""
+    """Measure models side by side: time, memory and size.
+
+    The models take turns, run by run, and are compared with the first one.
+    """
     from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.graph import files
     from onnxfde.machines.benchmark import bench
 
-    if json_file is not None and str(json_file) != STDOUT:
-        files.check_target(json_file)
-        refuse_other_than_json(json_file)
-    with progress_bar(quiet) as progress:
-        found = bench(
-            models,
-            targets=target or ["cpu"],
-            batches=parse_batches(batch),
-            threads=threads,
-            seconds=seconds,
-            timeout=timeout,
-            shapes=dict(map(parse_shape, shape or [])),
-            data=data,
-            input_range=range_of(input_range),
-            progress=progress,
-        )
-    report_comparison(found, json_file, quiet)
+    with interruptible(json_file):
+        refuse_json_target(json_file, (*models, data))
+        with progress_bar(quiet, verbose) as progress:
+            found = bench(
+                models,
+                targets=target or ["cpu"],
+                batches=parse_batches(batch),
+                threads=threads,
+                seconds=seconds,
+                timeout=timeout,
+                shapes=dict(map(parse_shape, shape or [])),
+                data=data,
+                input_range=range_of(input_range),
+                progress=progress,
+            )
+        write_json(json_file, found.to_json())
+    print_comparison(found, quiet or json_file == STDOUT)
     if found.failed:
         raise typer.Exit(1)
 
 
-def report_comparison(found: Comparison, json_file: Path | None, quiet: bool) -> None:
-    """Write the JSON, if wanted, and print the table, or only errors if no table is wanted."""
+def print_comparison(found: Comparison, errors_only: bool) -> None:
+    """Print the table, or errors on stderr if no table is wanted."""
     from onnxfde.command.bench_table import errors, show_comparison
-    from onnxfde.graph import files
 
-    printed = str(json_file) == STDOUT
-    if printed:
-        typer.echo(found.to_json(), nl=False)
-    elif json_file is not None:
-        files.write_text(json_file, found.to_json())
-    if not (printed or quiet):
+    if not errors_only:
         show_comparison(found)
-    for text in errors(found) if printed or quiet else ():
-        typer.echo(f"onnxfde: {text}", err=True)
-
-
-def refuse_other_than_json(file: Path) -> None:
-    """Refuse to overwrite a file that is not JSON, such as a model or its weights."""
-    if file.is_file():
-        with file.open("rb") as stream:
-            if stream.read(1) not in (b"", b"{"):
-                raise UsageError(f"--json {file} exists and is not JSON; choose another file")
+    for text in errors(found) if errors_only else ():
+        say(f"onnxfde: {text}", err=True)

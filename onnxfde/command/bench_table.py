@@ -6,34 +6,28 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
+from onnxfde.command.tables import UNKNOWN, UNLIMITED, Cells, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.machines.ratios import Ratio
 from onnxfde.machines.results import BatchResult, Comparison, ModelResult, ModelSize, TargetResult
 
-UNLIMITED = 1000
-"""Width in characters of a table that goes to a file. Chosen: wider than any table."""
-UNKNOWN = "–"
 SIZE_COLUMNS = ("size", "parameters", "mult-adds")
 LOAD_COLUMNS = ("load", "memory")
 TIME_COLUMNS = ("batch", "speed-up (95 %)", "p50", "p90", "min")
-COUNT_COLUMNS = ("batch", "fewer", "instructions", "SIMD", "repeats within", "differs from here")
-NARROWEST_NAME = 12
-"""Characters that the names of models get at least, however narrow the terminal. Chosen; not
-tuned."""
+COUNT_COLUMNS = ("batch", "fewer", "instructions", "SIMD", "varies", "differs")
+WITHOUT_CALL = "without\ncall"
+"""The column of ratios without the call, behind "fewer"."""
+NOTABLE_CALL = 0.1
+"""Share of the instructions that is the call from which on ratios without it are shown. Chosen: a
+ratio of 2 then becomes one of about 2.2; not tuned."""
 NOTABLE_DIFFERENCE = 1e-5
 """Differences of outputs that deserve a warning: five times the largest on ARM, 2.1e-6 for int8 in
 benchmarks/latency/RESULTS.md."""
 NOTABLE_SPREAD = 0.01
 """Spread of counts that deserves a warning: three times the largest, 0.32 % in
 benchmarks/latency/RESULTS.md."""
-
-Cells = tuple[str, ...]
 
 
 def show_comparison(found: Comparison, out: Console | None = None) -> None:
@@ -46,19 +40,16 @@ def show_comparison(found: Comparison, out: Console | None = None) -> None:
             print_line(out, heading(result, found))
             show_target(out, found, result)
     if all(result.error for result in found.targets):
-        out.print(size_table(found, None))
+        show_first_that_fits(out, [size_grid(found, None)])
     for text in (*errors(found), *remarks(found)):
         print_line(out, text)
 
 
 def show_target(out: Console, found: Comparison, result: TargetResult) -> None:
     """Print one table, or two if the terminal is too narrow for one."""
-    whole = target_table(found, result, sizes=True)
-    if Measurement.get(out, out.options.update(width=UNLIMITED), whole).maximum <= out.width:
-        out.print(whole)
-        return
-    out.print(target_table(found, result, sizes=False))
-    out.print(size_table(found, result))
+    whole = target_grid(found, result, sizes=True)
+    parts = [target_grid(found, result, sizes=False), size_grid(found, result)]
+    show_first_that_fits(out, [whole], parts)
 
 
 def short_names(found: Comparison) -> list[str]:
@@ -77,39 +68,33 @@ def heading(result: TargetResult, found: Comparison) -> str:
     return f"{result.target}: {result.machine}, onnxruntime {result.onnxruntime}, {what}"
 
 
-def size_table(found: Comparison, result: TargetResult | None) -> Table:
+def size_grid(found: Comparison, result: TargetResult | None) -> Grid:
     """One row per model: the figures that do not depend on the batch size."""
     timed = result is not None and not result.counts
-    table = plain_table("model", *(LOAD_COLUMNS if timed else ()), *SIZE_COLUMNS)
+    rows: list[Cells] = []
     for i, (name, model) in enumerate(zip(short_names(found), found.models, strict=True)):
         state = load_cells(result.lines[i]) if result is not None and timed else ()
-        table.add_row(Text(name), *state, *size_cells(model, found.models[0]))
-    return table
+        rows.append((name, *state, *size_cells(model, found.models[0])))
+    return Grid(("model", *(LOAD_COLUMNS if timed else ()), *SIZE_COLUMNS), [rows])
 
 
-def target_table(found: Comparison, result: TargetResult, sizes: bool) -> Table:
+def target_grid(found: Comparison, result: TargetResult, sizes: bool) -> Grid:
     """One section per batch size, one row per model."""
     state = LOAD_COLUMNS if sizes and not result.counts else ()
-    costs = COUNT_COLUMNS if result.counts else TIME_COLUMNS
-    table = plain_table("model", *costs, *state, *(SIZE_COLUMNS if sizes else ()))
+    costs, small = COUNT_COLUMNS if result.counts else TIME_COLUMNS, call_is_notable(result)
+    if small:
+        costs = (*costs[:2], WITHOUT_CALL, *costs[2:])
     batches = sorted({run.batch for row in result.lines for run in row.latencies})
+    sections = []
     for batch in batches or [0]:
+        rows: list[Cells] = []
         for (name, row), model in zip(named_results(found, result), found.models, strict=True):
             run = next((r for r in row.latencies if r.batch == batch), BatchResult(batch))
-            cells = count_cells(run) if result.counts else time_cells(run)
+            cells = count_cells(run, small) if result.counts else time_cells(run)
             more = (*(load_cells(row) if state else ()), *size_cells(model, found.models[0]))
-            table.add_row(Text(name), str(batch or UNKNOWN), *cells, *(more if sizes else ()))
-        table.add_section()
-    return table
-
-
-def plain_table(*columns: str) -> Table:
-    """An empty table without vertical lines; all columns but the first are numbers."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(columns[0], overflow="fold", min_width=NARROWEST_NAME)
-    for column in columns[1:]:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+            rows.append((name, str(batch or UNKNOWN), *cells, *(more if sizes else ())))
+        sections.append(rows)
+    return Grid(("model", *costs, *state, *(SIZE_COLUMNS if sizes else ())), sections)
 
 
 def time_cells(run: BatchResult) -> Cells:
@@ -122,15 +107,28 @@ def load_cells(row: ModelResult) -> Cells:
     return seconds(row.load), amount(row.peak_memory, "B")
 
 
-def count_cells(run: BatchResult) -> Cells:
-    """The ratio of instructions, then the counts."""
+def count_cells(run: BatchResult, without_call: bool) -> Cells:
+    """The ratio of instructions, perhaps the one without the call, then the counts."""
+    rest = run.speedup_without_call
     return (
         UNKNOWN if run.speedup is None else f"{run.speedup.value:.3g}×",
+        *((UNKNOWN if rest is None else f"{rest:.3g}×",) if without_call else ()),
         amount(run.instructions),
         amount(run.simd),
         UNKNOWN if run.repeatability is None else f"{run.repeatability:.2%}",
         UNKNOWN if run.difference is None else f"{run.difference:.2g}",
     )
+
+
+def call_is_notable(result: TargetResult) -> bool:
+    """Whether the call is a notable share of any count."""
+    return max(call_shares(result), default=0.0) > NOTABLE_CALL
+
+
+def call_shares(result: TargetResult) -> list[float]:
+    """The share of the call in each count."""
+    runs = ((row.call, run.instructions) for row in result.lines for run in row.latencies)
+    return [call / instructions for call, instructions in runs if call and instructions]
 
 
 def size_cells(model: ModelSize, first: ModelSize) -> Cells:
@@ -200,11 +198,25 @@ def errors(found: Comparison) -> Iterator[str]:
 
 
 def remarks(found: Comparison) -> Iterator[str]:
-    """Notes on batch sizes left out, and warnings about uncertain ratios, counts and outputs."""
+    """Notes on the call and batch sizes left out, warnings about ratios, counts and outputs."""
     for result in found.targets:
+        if call_is_notable(result):
+            yield call_remark(result)
         for name, row in named_results(found, result):
             for where, run in described_runs(name, result, row):
                 yield from run_remarks(where, run, is_elsewhere(result))
+
+
+def call_remark(result: TargetResult) -> str:
+    """How much of the counts is the call itself."""
+    shares = call_shares(result)
+    calls = [row.call for row in result.lines if row.call]
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return (
+        f"note: on {result.target} a call takes {amount(max(calls))} instructions whatever the "
+        f"model, {low if low == high else f'{low} to {high}'} of the counts; 'without call' "
+        "compares the rest"
+    )
 
 
 def run_remarks(where: str, run: BatchResult, elsewhere: bool) -> Iterator[str]:

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
-import typer
-
-from onnxfde.command.arguments import DataFile, In, InputRange, Json, range_of, remark_on_range
+from onnxfde.command.arguments import (
+    DataFile,
+    In,
+    InputRange,
+    Quiet,
+    Verbose,
+    range_of,
+    remark_on_range,
+)
+from onnxfde.command.interruption import interruptible
+from onnxfde.command.json_output import (
+    STDOUT,
+    JsonFile,
+    refuse_json_target,
+    write_json,
+)
 
 
 def inspect_command(
     model: In,
     data: DataFile = None,
     input_range: InputRange = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Show the layers of IN, how many neurons merging would leave, and what is left alone."""
+    """Show the layers of a model and how far they would shrink.
+
+    Prints one row per layer, then what is left alone and why.
+    """
     from onnxfde import inspection
     from onnxfde.command.inspection_table import show_inspection
     from onnxfde.command.progress_bar import progress_bar
+    from onnxfde.report import strict_json
 
-    limits = range_of(input_range)
-    with progress_bar(as_json) as progress:
-        found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
-        return
-    remark_on_range(data, input_range)
-    show_inspection(found)
+    with interruptible(json_file):
+        refuse_json_target(json_file, (model, data))
+        limits = range_of(input_range)
+        with progress_bar(quiet, verbose) as progress:
+            found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
+        write_json(json_file, strict_json(asdict(found)))
+    if not quiet:
+        remark_on_range(data, input_range)
+    if not quiet and json_file != STDOUT:
+        show_inspection(found, progress.seconds if verbose else {})

@@ -1,23 +1,33 @@
-"""What `inspect` prints: one row per layer, then remarks and refusals."""
+"""What `inspect` prints: one row per layer and one for its bounds, then remarks and refusals."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Mapping
 
+from rich.console import Console
+
+from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph.match import Refusal
 from onnxfde.inspection import Inspection, LayerView
 
+AT_LEAST = "  at least"
+"""The first cell of the row with a layer's lower bounds."""
 
-def show_inspection(found: Inspection) -> None:
-    """Print the layers, how many neurons merging would leave, and what was refused."""
+
+def show_inspection(found: Inspection, seconds: Mapping[str, float]) -> None:
+    """Print the layers, how many neurons merging would leave, what was refused, and times."""
     out = console()
     if found.layers:
-        out.print(inspection_table(found.layers))
+        show_first_that_fits(
+            out,
+            [inspection_grid(found.layers, parameters=True)],
+            [inspection_grid(found.layers, parameters=False)],
+        )
         print_line(
-            out, "neurons left by merging blocks; optimize usually gets closer to the bound (≥)"
+            out,
+            "Neurons left by merging, by ε (the allowed change). optimize usually leaves fewer, "
+            "but no method can go below 'at least'.",
         )
     for layer in found.layers:
         if layer.remark:
@@ -31,31 +41,33 @@ def show_inspection(found: Inspection) -> None:
         print_line(out, f"can fold    {fold.first} into {fold.second}: {size}, without loss")
     if found.nothing:
         print_line(out, f"No layer found: {found.nothing}.")
+    show_times(out, seconds)
 
 
-def inspection_table(layers: tuple[LayerView, ...]) -> Table:
-    """One row per layer, one column per ε."""
+def inspection_grid(layers: tuple[LayerView, ...], parameters: bool) -> Grid:
+    """Two rows per layer, neurons left and their lower bounds, with one column per ε."""
     shown = [eps for eps in layers[0].neurons_at if eps > 0]
-    columns = (f"ε {eps:g}" for eps in shown)
-    table = Table("layer", "shape", "parameters", "neurons", "lossless", *columns)
+    sizes = ("shape", "parameters") if parameters else ("shape",)
+    rows = []
     for layer in layers:
-        table.add_row(
-            Text(layer.name),
-            f"{layer.inputs}-{layer.neurons}-{layer.outputs}",
-            f"{layer.parameters:,}",
-            f"{layer.neurons:,}",
-            f"{layer.lossless:,}",
-            *(at_least(layer.neurons_at[eps], layer.fewest_at[eps]) for eps in shown),
-        )
-    return table
-
-
-def at_least(count: int, fewest: int) -> str:
-    """A number of neurons, with its lower bound if there is one."""
-    return f"{count:,} (≥ {fewest:,})" if fewest else f"{count:,}"
+        shape = f"{layer.inputs}-{layer.neurons}-{layer.outputs}"
+        size = (shape, f"{layer.parameters:,}") if parameters else (shape,)
+        left = (f"{layer.neurons_at[eps]:,}" for eps in shown)
+        rows.append((layer.name, *size, f"{layer.lossless:,}", *left))
+        fewest = [layer.fewest_at.get(eps, 0) for eps in (0.0, *shown)]
+        if any(fewest):
+            bounds = (f"{count:,}" if count else UNKNOWN for count in fewest)
+            rows.append((AT_LEAST, *("" for _ in sizes), *bounds))
+    return Grid(("layer", *sizes, "no loss", *(f"ε {eps:g}" for eps in shown)), [rows])
 
 
 def show_refusals(out: Console, refused: tuple[Refusal, ...]) -> None:
     """Print every refusal with its reason."""
     for refusal in refused:
         print_line(out, f"left alone  {refusal.node}: {refusal.reason}")
+
+
+def show_times(out: Console, seconds: Mapping[str, float]) -> None:
+    """Print how long each stage took, if anything is known about that."""
+    if seconds:
+        print_line(out, "time: " + ", ".join(f"{stage} {s:.3f} s" for stage, s in seconds.items()))

@@ -20,10 +20,14 @@ from onnxfde.command.arguments import (
     range_of,
     remark_on_range,
 )
+from onnxfde.command.ascii_fallback import say
 from onnxfde.command.dataclass_options import takes_fields
+from onnxfde.command.interruption import interruptible
+from onnxfde.command.json_output import JSON_HELP, STDOUT, refuse_json_target, write_json
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
+    EPS_AND_COUNT,
     Int8,
     Linkage,
     Norm,
@@ -36,6 +40,10 @@ from onnxfde.options import (
 if TYPE_CHECKING:
     from onnxfde.report import Report
 
+UNCHANGED = 3
+"""The exit code of --fail-if-unchanged."""
+METHOD_OPTIONS = "Other methods, to compare with the paper"
+"""The heading of the options that users need least."""
 SMALL_MODEL = 4_000_000
 """Bytes below which a model is small: a million float32 numbers, as in `threads.py`."""
 
@@ -66,39 +74,29 @@ class OptimizeArguments:
     keep: Annotated[
         str | None,
         typer.Option(
-            metavar="PERCENT", help="Leave at most this share of each layer's neurons, e.g. 25%."
+            metavar="SHARE",
+            help="Leave at most this share of each layer's neurons, e.g. 25% or 0.25, instead of "
+            "ε.",
         ),
     ] = None
     data: DataFile = None
     input_range: InputRange = None
-    semantics: Annotated[
-        Semantics,
-        typer.Option(help="What ε means: a bound on the change, or a pairwise threshold."),
-    ] = "budget"
-    quotient: Annotated[
-        Quotient | None,
-        typer.Option(
-            help="How a layer gets fewer neurons: minimal chooses them freely, the others "
-            "merge blocks. [default: minimal for budget, single for paper]"
-        ),
-    ] = None
-    relation: Annotated[
-        Relation, typer.Option(help="paper: compare outgoing or incoming weights.")
-    ] = "forward"
-    norm: Annotated[Norm, typer.Option(help="paper, backward: how differences add up.")] = "sum"
-    linkage: Annotated[
-        Linkage, typer.Option(help="paper: blocks by chains of neighbours, or all pairs within ε.")
-    ] = "closure"
     layers: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only these layers (repeatable).")
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB", help="Only layers whose name matches, e.g. 'fc*' (repeatable)."
+        ),
     ] = None
     skip: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Not these layers (repeatable).")
     ] = None
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of minimal's random starts.")] = 0
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")] = (
-        None
-    )
+    int8: Annotated[
+        Int8 | None,
+        typer.Option(
+            help="Then round weights and values to 8 bits; static takes the ranges of values from "
+            "--data."
+        ),
+    ] = None
     verify: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Run both models and compare them.")
     ] = True
@@ -116,27 +114,70 @@ class OptimizeArguments:
             metavar="E", help="Merge only as much as keeps the certified change of outputs below E."
         ),
     ] = None
-    int8: Annotated[
-        Int8 | None,
-        typer.Option(
-            help="Then round weights and values to 8 bits; static takes the ranges of values from "
-            "--data."
-        ),
-    ] = None
     force: Annotated[
         bool,
         typer.Option("--force", help="Optimize again even what onnxfde made with these settings."),
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but write OUT.")] = False
+    fail_if_unchanged: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-unchanged", help="Exit with 3 if nothing changed (OUT is written anyway)."
+        ),
+    ] = False
+    json_file: Annotated[
+        Path | None, typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP)
+    ] = None
     quiet: Quiet = False
     verbose: Verbose = False
+    semantics: Annotated[
+        Semantics,
+        typer.Option(
+            help="What ε means. budget: the allowed change of a layer's output. paper, erode: "
+            "how far the weights of two neurons that are merged may be apart.",
+            rich_help_panel=METHOD_OPTIONS,
+        ),
+    ] = "budget"
+    quotient: Annotated[
+        Quotient | None,
+        typer.Option(
+            help="How a layer gets fewer neurons: minimal chooses them freely, the others "
+            "merge blocks. [default: minimal for budget, single for paper]",
+            rich_help_panel=METHOD_OPTIONS,
+        ),
+    ] = None
+    relation: Annotated[
+        Relation,
+        typer.Option(
+            help="paper: compare outgoing or incoming weights.", rich_help_panel=METHOD_OPTIONS
+        ),
+    ] = "forward"
+    norm: Annotated[
+        Norm,
+        typer.Option(
+            help="paper, backward: how differences add up.", rich_help_panel=METHOD_OPTIONS
+        ),
+    ] = "sum"
+    linkage: Annotated[
+        Linkage,
+        typer.Option(
+            help="paper: blocks by chains of neighbours, or all pairs within ε.",
+            rich_help_panel=METHOD_OPTIONS,
+        ),
+    ] = "closure"
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Seed of minimal's random starts.", rich_help_panel=METHOD_OPTIONS
+        ),
+    ] = 0
 
     @property
     def options(self) -> Options:
         """The options of the pipeline."""
         overall, by_layer = parse_eps(self.eps or [])
         if self.eps and (self.neurons is not None or self.keep is not None):
-            raise UsageError("--eps cannot be combined with --neurons or --keep")
+            raise UsageError(EPS_AND_COUNT)
         return Options(
             eps=DEFAULT_EPS if overall is None else overall,
             layer_eps=tuple(sorted(by_layer.items())),
@@ -162,14 +203,27 @@ class OptimizeArguments:
 
 @takes_fields(OptimizeArguments)
 def optimize_command(given: OptimizeArguments) -> None:
-    """Merge neurons of IN and write the smaller model to OUT."""
+    """Merge neurons of a model and write the smaller one.
+
+    Prints one row per layer, then figures of the whole model.
+
+    Exit codes: 0 done (also if nothing could be merged), 1 error, 2 wrong usage, 3 unchanged and
+    --fail-if-unchanged, 130 interrupted.
+    """
     spare_threads(given.model)
     from onnxfde.command.report_table import show_report
 
-    written = optimize_and_write(given)
+    with interruptible(None if given.dry_run else given.out, given.json_file):
+        report = optimize_and_write(given)
     if not given.quiet:
         remark_on_range(given.data, given.input_range)
-        show_report(written, "" if given.dry_run else str(given.out), given.verbose)
+    silent = given.quiet or given.json_file == STDOUT
+    if not silent:
+        show_report(report, "" if given.dry_run else str(given.out), given.verbose)
+    if given.fail_if_unchanged and not report.changed:
+        if silent:
+            say(f"onnxfde: unchanged: {report.unchanged}", err=True)
+        raise typer.Exit(UNCHANGED)
 
 
 def optimize_and_write(given: OptimizeArguments) -> Report:
@@ -179,27 +233,16 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     from onnxfde.graph import files
 
     options = given.options
-    targets = [t for t in (None if given.dry_run else given.out, given.report) if t is not None]
-    for target in targets:
-        files.check_target(target)
-    keep_apart(given.model, given.data, given.out, given.report)
-    with progress_bar(given.quiet) as progress:
+    if not given.dry_run:
+        files.check_target(given.out)
+    if given.data is not None and given.data.resolve() == given.out.resolve():
+        raise UsageError(f"OUT {given.out} is the data file; choose another file")
+    refuse_json_target(given.json_file, (given.model, given.data, given.out))
+    with progress_bar(given.quiet, given.verbose) as progress:
         result = pipeline.optimized(given.model, options, progress)
         written = result.report if given.dry_run else result.save(given.out)
-    if given.report is not None:
-        files.write_text(given.report, written.to_json())
+    write_json(given.json_file, written.to_json())
     return written
-
-
-def keep_apart(model: Path, data: Path | None, out: Path, report: Path | None) -> None:
-    """Refuse to write a report or a result over another file of this run."""
-    taken = [model.resolve(), data and data.resolve(), out.resolve()]
-    if report is not None and report.resolve() in taken:
-        raise UsageError(
-            f"--report {report} is the model, its data or the result; choose another file"
-        )
-    if data is not None and data.resolve() == out.resolve():
-        raise UsageError(f"OUT {out} is the data file; choose another file")
 
 
 def spare_threads(*models: Path) -> None:

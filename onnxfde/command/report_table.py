@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Mapping, Sequence
 
-from onnxfde.command.inspection_table import show_refusals
+from rich.console import Console
+
+from onnxfde.command.column_meanings import LAYER_MEANINGS
+from onnxfde.command.inspection_table import show_refusals, show_times
+from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
 from onnxfde.passes.result import LayerChange
@@ -19,6 +21,12 @@ LARGE_ERROR = 0.1
 """Relative L2 above which a remedy is suggested. Chosen: the default of --eps; not tuned."""
 SMALLER_EPS = "optimize with a smaller --eps"
 NO_INT8 = "optimize without --int8"
+LAYER_COLUMNS = tuple(LAYER_MEANINGS)
+"""All columns of the table of layers."""
+MORE_COLUMNS = ("layer", "no loss", "estimate", "at least")
+"""The columns of the second table in a narrow terminal."""
+MAIN_COLUMNS = ("layer", *(name for name in LAYER_COLUMNS if name not in MORE_COLUMNS))
+"""The columns of the first table in a narrow terminal."""
 REAL_INPUTS = ", or with the inputs the model really sees (--data or --input-range)"
 
 
@@ -26,7 +34,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     """Print the layers before and after, and what was measured."""
     out = console()
     if report.layers:
-        out.print(layer_table(report.layers))
+        show_layers(out, report.layers)
     for layer in report.layers:
         if layer.remark:
             print_line(out, f"{layer.name}: {layer.remark}")
@@ -37,8 +45,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     else:
         show_totals(out, report, target)
     if verbose:
-        spent = ", ".join(f"{stage} {s:.3f} s" for stage, s in report.seconds.items())
-        print_line(out, f"time: {spent}")
+        show_times(out, report.seconds)
 
 
 def show_unchanged(out: Console, report: Report, target: str) -> None:
@@ -53,41 +60,45 @@ def show_unchanged(out: Console, report: Report, target: str) -> None:
         print_line(out, larger)
 
 
-def layer_table(layers: tuple[LayerChange, ...]) -> Table:
-    """One row per layer."""
-    sizes = ("shape", "neurons", "lossless", "parameters", "GRP %", "bytes")
-    table = Table("layer", *sizes, "ε", "Gaussian error", "measured")
-    for layer in layers:
-        known = layer.lower_bound is not None
-        bound = f"≥ {layer.lower_bound:.2g}" if known else "no bound"
-        share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
-        table.add_row(
-            Text(layer.name),
-            f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
-            arrow(layer.neurons_before, layer.neurons_after),
-            "–" if layer.neurons_lossless is None else f"{layer.neurons_lossless:,}",
-            arrow(layer.parameters_before, layer.parameters_after),
-            f"{share:.1f}",
-            arrow(layer.bytes_before, layer.bytes_after),
-            "–" if layer.eps is None else f"{layer.eps:.3g}",
-            f"{layer.error:.2g} ({bound})",
-            f"{layer.measured_error:.2g}",
-        )
-    return table
+def show_layers(out: Console, layers: tuple[LayerChange, ...]) -> None:
+    """Print one row per layer, in one table or, if that is too wide, in two."""
+    rows = [layer_cells(layer) for layer in layers]
+    show_first_that_fits(
+        out,
+        [layer_grid(rows, LAYER_COLUMNS)],
+        [layer_grid(rows, MAIN_COLUMNS), layer_grid(rows, MORE_COLUMNS)],
+    )
 
 
-def arrow(before: int, after: int) -> str:
-    """A number before and after."""
-    return f"{before:,} → {after:,}" if before != after else f"{before:,}"
+def layer_grid(rows: Sequence[Mapping[str, str]], columns: tuple[str, ...]) -> Grid:
+    """The table with some of the columns."""
+    return Grid(columns, [[tuple(row[column] for column in columns) for row in rows]])
+
+
+def layer_cells(layer: LayerChange) -> dict[str, str]:
+    """What is shown of a layer, by column."""
+    share = 100 * layer.parameters_after / max(layer.parameters_before, 1)
+    return {
+        "layer": layer.name,
+        "shape": f"{layer.inputs}-{layer.neurons_before}-{layer.outputs}",
+        "neurons": before_and_after(layer.neurons_before, layer.neurons_after),
+        "no loss": UNKNOWN if layer.neurons_lossless is None else f"{layer.neurons_lossless:,}",
+        "parameters": before_and_after(layer.parameters_before, layer.parameters_after),
+        "left": f"{share:.1f} %",
+        "ε": UNKNOWN if layer.eps is None else f"{layer.eps:.3g}",
+        "error": f"{layer.measured_error:.2g}",
+        "estimate": f"{layer.error:.2g}",
+        "at least": UNKNOWN if layer.lower_bound is None else f"{layer.lower_bound:.2g}",
+    }
 
 
 def show_totals(out: Console, report: Report, target: str) -> None:
     """Print size and measured error of the whole model."""
-    parameters = arrow(report.parameters.before, report.parameters.after)
-    print_line(out, f"parameters  {parameters}  (GRP {report.grp_percent:.1f} %)")
-    print_line(out, f"bytes       {arrow(report.bytes.before, report.bytes.after)}")
+    parameters = before_and_after(report.parameters.before, report.parameters.after)
+    print_line(out, f"parameters  {parameters}  ({report.grp_percent:.1f} % left)")
+    print_line(out, f"bytes       {before_and_after(report.bytes.before, report.bytes.after)}")
     for fold in report.folded:
-        saved = arrow(fold.parameters_before, fold.parameters_after)
+        saved = before_and_after(fold.parameters_before, fold.parameters_after)
         print_line(out, f"folded      {fold.first} into {fold.second}: parameters {saved}")
     if report.int8:
         show_int8(out, report.int8)
@@ -129,7 +140,7 @@ def show_int8(out: Console, found: Quantized) -> None:
         print_line(out, f"not merged  {found.unmerged}")
     if found.merged:
         show_verification(out, found.merged, "merged", cure="")
-    size = arrow(found.bytes.before, found.bytes.after)
+    size = before_and_after(found.bytes.before, found.bytes.after)
     print_line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onnxfde.command.arguments import DataFile, InputRange, Json, range_of
+from onnxfde.command.arguments import DataFile, InputRange, Quiet, Verbose, range_of
+from onnxfde.command.ascii_fallback import say
+from onnxfde.command.interruption import interruptible
+from onnxfde.command.json_output import (
+    STDOUT,
+    JsonFile,
+    refuse_json_target,
+    write_json,
+)
 
 
 def verify_command(
-    model: Annotated[Path, typer.Argument(metavar="A", help="The original model.")],
+    model: Annotated[Path, typer.Argument(metavar="A", help="The original model, an .onnx file.")],
     other: Annotated[
         Path, typer.Argument(metavar="B", help="The model to compare with it, .onnx or .ort.")
     ],
@@ -23,24 +30,35 @@ def verify_command(
         float | None,
         typer.Option(metavar="R", help="Exit with 1 if the relative L2 error is larger."),
     ] = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Run A and B on the same inputs and measure how far apart they are."""
+    """Run two models on the same inputs and compare their outputs.
+
+    relative L2: the root mean square of the difference, divided by the spread (standard deviation)
+    of the outputs of A. max and mean: of the absolute difference.
+    """
     from onnxfde import pipeline
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.report_table import show_verification
     from onnxfde.command.terminal import console
+    from onnxfde.report import strict_json
 
-    limits = range_of(input_range)
-    with progress_bar(as_json) as progress:
-        found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
-    else:
+    with interruptible(json_file):
+        refuse_json_target(json_file, (model, other, data))
+        limits = range_of(input_range)
+        with progress_bar(quiet, verbose) as progress:
+            found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
+        write_json(json_file, strict_json(asdict(found)))
+    silent = quiet or json_file == STDOUT
+    if not silent:
         show_verification(console(), found)
     if found.unverified:
+        if silent:
+            say(f"onnxfde: not verified: {found.unverified}", err=True)
         raise typer.Exit(1)
     error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
     if tolerance is not None and not (error or 0.0) <= tolerance:
-        typer.echo(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
+        say(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""New nodes: constants, and additions (by onnx-graphsurgeon) for a bias that had no place.
+"""New nodes: constants, additions (by onnx-graphsurgeon) for a bias that had no place, and a model.
 
 A model is never round-tripped through onnx-graphsurgeon, which loses metadata.
 """
@@ -25,3 +25,12 @@ def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
     node = gs.Node("Add", name, inputs=inputs, outputs=[gs.Variable(output)])
     built: ModelProto = gs.export_onnx(gs.Graph([node]), do_type_check=False)
     return built.graph.node[0]
+
+
+def identity_model() -> ModelProto:
+    """The smallest model: it copies one float32 number."""
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in "xy")
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", "x", "y")], "copy", [x], [y])
+    return onnx.helper.make_model(
+        graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)]
+    )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
-from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError
+from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError, UsageError
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, stored_weights
 from onnxfde.graph.input_specs import input_specs
+from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.shapes import Dims
 from onnxfde.graph.tensors import external_tensors, locate
 from onnxfde.machines.results import Comparison, ModelResult, ModelSize, TargetResult, model_result
@@ -23,10 +28,10 @@ from onnxfde.machines.targets.base import (
     parse_target,
 )
 from onnxfde.machines.targets.cpu import Cpu
-from onnxfde.numbers import Array
-from onnxfde.options import DEFAULT_RANGE, Range
+from onnxfde.numbers import Array, Data
+from onnxfde.options import DEFAULT_RANGE, Range, is_number
 from onnxfde.progress import Progress
-from onnxfde.running.open_files import Data, open_model, samples_of
+from onnxfde.running.open_files import Model, open_model, samples_of
 from onnxfde.running.samples import check_range
 
 MOST_THREADS = 1024
@@ -44,10 +49,10 @@ class Prepared:
 
 
 def bench(
-    models: Sequence[str | Path],
+    models: Model | Sequence[Model],
     *,
-    targets: Sequence[str] = ("cpu",),
-    batches: Sequence[int] = (),
+    targets: str | Sequence[str] = ("cpu",),
+    batches: int | Sequence[int] = (),
     threads: int = 1,
     seconds: float = 3.0,
     timeout: float = 600.0,
@@ -58,59 +63,132 @@ def bench(
 ) -> Comparison:
     """Run models in turns on each target and compare them with the first model.
 
+    Args:
+        models: Paths (.onnx or .ort) or `onnx.ModelProto`s, which the results call "model 1", ...
+        targets: "cpu" (this machine), "arm64", "arm64:cortex-a53", "ssh://user@host", ...
+        batches: Batch sizes; if not given, that of the model, or 1.
+        threads: Threads of onnxruntime.
+        seconds: Measuring time per batch size.
+        timeout: Give up on a target after this many seconds.
+        shapes: Shapes of inputs with free axes, by name: `{"x": (1, 3, 224, 224)}`.
+        data: Inputs: a .npz or .npy file, `{name: array}`, or the array of the only input; random
+            numbers if not given.
+        input_range: `(low, high)` of random inputs.
+        progress: Receives reports of what is being done.
+
+    Raises:
+        OnnxfdeError: Something is wrong with the options. What is wrong with a model or a target is
+            part of the result.
+
     >>> from onnxfde.demo import demo_model
     >>> found = bench([demo_model()], seconds=0.0)
     >>> found.targets[0].lines[0].latencies[0].speedup.value
     1.0
     """
-    refuse_bad_numbers(batches, threads, seconds, timeout)
+    sizes = refuse_bad_numbers(batches, threads, seconds, timeout)
     if isinstance(data, str | Path) and not Path(data).is_file():
         raise DataError(f"--data {data}: no such file")
-    wanted = [parse_target(text) for text in dict.fromkeys(targets)]
-    progress, limits = progress or Progress(), check_range(input_range)
-    prepared = [prepare_model(Path(m), batches, shapes or {}, data, limits) for m in models]
-    refuse_unknown_inputs(prepared, shapes or {})
-    cases = tuple(p.case for p in prepared if p.case)
-    job = Job(cases, threads, seconds, timeout)
-    refuse_too_long(job)
-    found = [(target, measure_on(target, job, progress)) for target in wanted]
-    reference = next((m for t, m in found if t.is_here), None)
-    if reference is None and any(isinstance(m, MeasuredJob) for _, m in found):
-        reference = measure_on(Cpu(), replace(job, seconds=0.0), progress)
+    wanted = [parse_target(text) for text in as_texts(targets)]
+    progress, limits, lengths = progress or Progress(), check_range(input_range), as_shapes(shapes)
+    with stored(as_models(models)) as named:
+        prepared = [prepare_model(*pair, sizes, lengths, data, limits) for pair in named]
+        refuse_unknown_inputs(prepared, lengths)
+        job = Job(tuple(p.case for p in prepared if p.case), threads, seconds, timeout)
+        refuse_too_long(job)
+        results = results_on(wanted, job, prepared, progress)
     settings = {
-        "batches": list(batches),
+        "batches": sizes,
         "threads": threads,
         "seconds": seconds,
-        "shapes": {name: list(shape) for name, shape in (shapes or {}).items()},
+        "shapes": {name: list(shape) for name, shape in lengths.items()},
         "data": None if data is None else str(data) if isinstance(data, str | Path) else "arrays",
         "input_range": list(limits),
     }
-    results = tuple(target_result(target, m, prepared, reference) for target, m in found)
     return Comparison(settings, tuple(p.size for p in prepared), results)
 
 
+def as_models(models: Model | Sequence[Model]) -> list[Model]:
+    """The models as a list; anything that is neither a path nor a ModelProto is refused."""
+    one = isinstance(models, str | Path | ModelProto | bytes)
+    several: list[Any] = list(models) if isinstance(models, Iterable) and not one else [models]
+    for model in several:
+        if not isinstance(model, str | Path | ModelProto):
+            raise UsageError(f"a model is a {type(model).__name__}: give a path or a ModelProto")
+    return several
+
+
+def as_texts(targets: str | Sequence[str]) -> list[str]:
+    """The spellings of targets, each once."""
+    several = [targets] if isinstance(targets, str) else targets
+    if not isinstance(several, Iterable) or not all(isinstance(text, str) for text in several):
+        raise UsageError(f"targets {targets!r} is not a list of targets")
+    return list(dict.fromkeys(several))
+
+
+def as_shapes(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
+    """The user's shapes as tuples of numbers."""
+    try:
+        return {str(name): tuple(map(int, shape)) for name, shape in dict(shapes or {}).items()}
+    except (TypeError, ValueError):
+        raise UsageError(f"shapes {shapes!r} is not a mapping from names to lengths") from None
+
+
+@contextmanager
+def stored(models: Sequence[Model]) -> Iterator[list[tuple[str, Path]]]:
+    """A name and a file for each model; those in memory are written to temporary files."""
+    with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
+        named = []
+        for number, model in enumerate(models, start=1):
+            if isinstance(model, ModelProto):
+                file = Path(folder) / f"{number}.onnx"
+                file.write_bytes(model.SerializeToString())
+                named.append((f"model {number}", file))
+            else:
+                named.append((printable(Path(model)), Path(model)))
+        yield named
+
+
+def results_on(
+    targets: Sequence[BenchTarget], job: Job, prepared: Sequence[Prepared], progress: Progress
+) -> tuple[TargetResult, ...]:
+    """Measure on each target; outputs are compared with those of this machine."""
+    found = [(target, measure_on(target, job, progress)) for target in targets]
+    reference = next((m for t, m in found if t.is_here), None)
+    if reference is None and any(isinstance(m, MeasuredJob) for _, m in found):
+        reference = measure_on(Cpu(), replace(job, seconds=0.0), progress)
+    return tuple(target_result(target, m, prepared, reference) for target, m in found)
+
+
 def refuse_bad_numbers(
-    batches: Sequence[int], threads: int, seconds: float, timeout: float
-) -> None:
-    """Refuse numbers that are out of range."""
-    if any(batch < 1 for batch in batches):
-        raise OptionError(f"--batch {min(batches)} is not a number ≥ 1")
-    if not 1 <= threads <= MOST_THREADS:
-        raise OptionError(f"--threads {threads} is not a number from 1 to {MOST_THREADS}")
+    batches: int | Sequence[int], threads: int, seconds: float, timeout: float
+) -> list[int]:
+    """Refuse numbers that are out of range; returns the batch sizes as a list."""
+    sizes: list[Any] = list(batches) if isinstance(batches, Iterable) else [batches]
+    if not all(is_number(size, Integral) for size in sizes):
+        raise UsageError(f"--batch {batches!r} is not a whole number or a list of them")
+    for name, value in (("threads", threads), ("seconds", seconds), ("timeout", timeout)):
+        if not is_number(value):
+            raise UsageError(f"--{name} {value!r} is not a number")
+    if any(batch < 1 for batch in sizes):
+        raise UsageError(f"--batch {min(sizes)} is not a number ≥ 1")
+    if not (is_number(threads, Integral) and 1 <= threads <= MOST_THREADS):
+        raise UsageError(f"--threads {threads} is not a number from 1 to {MOST_THREADS}")
     if not 0 <= seconds < float("inf"):
-        raise OptionError(f"--seconds {seconds} is not a number ≥ 0")
+        raise UsageError(f"--seconds {seconds} is not a number ≥ 0")
     if not 0 < timeout < float("inf"):
-        raise OptionError(f"--timeout {timeout} is not a number > 0")
+        raise UsageError(f"--timeout {timeout} is not a number > 0")
+    return [int(size) for size in sizes]
 
 
 def prepare_model(
-    file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
+    name: str, file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
 ) -> Prepared:
     """Read a model, find its size and make inputs; an error becomes part of the result."""
     try:
-        return prepared_case(file, asked, shapes, data, limits)
+        found = prepared_case(file, asked, shapes, data, limits)
     except OnnxfdeError as error:
-        return Prepared(ModelSize(printable(file), error=str(error)))
+        return Prepared(ModelSize(name, error=str(error).replace(str(file), name)))
+    return replace(found, size=replace(found.size, file=name))
 
 
 def prepared_case(
@@ -169,7 +247,7 @@ def refuse_too_long(job: Job) -> None:
     """Refuse measuring times that exceed the timeout."""
     batches = len({batch for case in job.cases for batch in case.inputs})
     if batches * job.seconds >= job.timeout:
-        raise OptionError(
+        raise UsageError(
             f"--seconds {job.seconds:g} for each of {batches} batch sizes takes longer than "
             f"--timeout {job.timeout:g}; raise --timeout"
         )

@@ -1,13 +1,14 @@
 """The results of `bench`, as `bench --json` writes them (schema 1).
 
 Speed-up of a model = median time (or instructions) of the first model / that of this model.
+Without the call: the same with the instructions of a model that does nothing subtracted from both.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -19,6 +20,9 @@ from onnxfde.numbers import Array
 
 BENCH_SCHEMA = 1
 """The version of the JSON format; raise it when a field changes its meaning."""
+LEAST_WORK = 0.02
+"""Share of a count that must remain without the call for a ratio to be formed: six times the
+largest spread of repeated counts, 0.32 % in benchmarks/latency/RESULTS.md."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class BatchResult:
     least: float | None = None
     turns: int | None = None
     instructions: float | None = None
+    speedup_without_call: float | None = None
+    """Speed-up in instructions beyond those of a call."""
     simd: float | None = None
     repeatability: float | None = None
     """(largest − smallest) / smallest of the repeated counts."""
@@ -64,6 +70,8 @@ class ModelResult:
     """Median time in seconds to make a session."""
     peak_memory: int | None = None
     """Bytes by which the peak memory of a process grew when it loaded and ran the model."""
+    call: float | None = None
+    """Instructions of a call: those of a run of a model that does nothing."""
     error: str | None = None
 
 
@@ -118,12 +126,27 @@ def model_result(
     if row.error:
         return ModelResult(file, error=row.error)
     runs = {
-        batch: batch_result(batch, run, first.runs.get(batch), here.runs.get(batch))
+        batch: replace(
+            batch_result(batch, run, first.runs.get(batch), here.runs.get(batch)),
+            speedup_without_call=ratio_without_call(batch, row, first),
+        )
         for batch, run in row.runs.items()
     }
     runs |= {batch: BatchResult(batch, left_out=reason) for batch, reason in left_out.items()}
     load = float(np.median(row.load_seconds)) if row.load_seconds else None
-    return ModelResult(file, tuple(runs[b] for b in sorted(runs)), load, row.peak_memory)
+    return ModelResult(file, tuple(runs[b] for b in sorted(runs)), load, row.peak_memory, row.call)
+
+
+def ratio_without_call(batch: int, row: MeasuredModel, first: MeasuredModel) -> float | None:
+    """How many times fewer instructions than the first model takes, beyond those of a call."""
+    work = []
+    for model in (first, row):
+        run = model.runs.get(batch)
+        if not succeeded(run) or not run.instructions or model.call is None:
+            return None
+        count = float(np.median(run.instructions))
+        work.append(count - model.call if count - model.call > LEAST_WORK * count else None)
+    return work[0] / work[1] if work[0] and work[1] else None
 
 
 def batch_result(

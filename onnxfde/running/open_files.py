@@ -9,19 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfde.errors import DataError, ModelError
 from onnxfde.graph import files
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph, check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.size import stored_bytes
 from onnxfde.graph.tensors import external_tensors, locate
-from onnxfde.numbers import Array
+from onnxfde.numbers import Array, Data
 from onnxfde.options import Range
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.samples import Samples, check_range, load_samples, make_samples
 
 Model = str | Path | ModelProto
-Data = str | Path | Mapping[str, Array]
+"""A model, from a file or from memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,8 @@ def open_model(model: Model) -> Source:
         check(model, "the model")
         raw = hashlib.sha256(model.SerializeToString())
         return Source(Graph(model), None, raw.hexdigest())
+    if not isinstance(model, str | Path):
+        raise ModelError(f"the model is a {type(model).__name__}: give a path or a ModelProto")
     path = Path(model)
     proto = files.read_model(path)
     for tensor in external_tensors(proto):
@@ -64,17 +67,40 @@ def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[InputSour
     limits = check_range(limits)
     if data is None:
         return InputSource(limits), None
-    source = InputSource(limits, samples_of(data, input_specs(graph)))
-    if not isinstance(data, Mapping):
-        return source, files.sha256(Path(data))
-    digest = hashlib.sha256()
-    for name in sorted(data):
-        digest.update(np.ascontiguousarray(data[name]).tobytes())
-    return source, digest.hexdigest()
+    specs = input_specs(graph)
+    if isinstance(data, str | Path):
+        return InputSource(limits, load_samples(Path(data), specs)), files.sha256(Path(data))
+    arrays, digest = arrays_by_name(data, specs), hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return InputSource(limits, make_samples(arrays, specs, "the data")), digest.hexdigest()
 
 
 def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
     """The user's data for the inputs of one model."""
+    if isinstance(data, str | Path):
+        return load_samples(Path(data), specs)
+    return make_samples(arrays_by_name(data, specs), specs, "the data")
+
+
+def arrays_by_name(
+    data: Array | Mapping[str, Array], specs: tuple[InputSpec, ...]
+) -> dict[str, Array]:
+    """Arrays by the names of the inputs; a single array belongs to the only input."""
     if isinstance(data, Mapping):
-        return make_samples(data, specs, "the data")
-    return load_samples(Path(data), specs)
+        return {str(name): as_array(values) for name, values in data.items()}
+    if len(specs) != 1:
+        names = ", ".join(spec.name for spec in specs)
+        raise DataError(
+            f"the data is one array, the model has {len(specs)} inputs: give a mapping from names "
+            f"({names}) to arrays"
+        )
+    return {specs[0].name: as_array(data)}
+
+
+def as_array(values: object) -> Array:
+    """An array of what a user gives as one."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the data cannot be made an array ({error})") from None

@@ -12,10 +12,11 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from onnxfde.errors import DataError, OptionError
+from onnxfde.errors import DataError, UsageError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.shapes import Dims
 from onnxfde.numbers import Array, FloatArray, Indices
@@ -139,18 +140,20 @@ def lcm_batch(specs: tuple[InputSpec, ...]) -> int:
 
 def parse_range(text: str) -> Range:
     """LO:HI as two numbers."""
-    try:
-        low, high = (float(part) for part in text.split(":"))
-    except ValueError:
-        raise OptionError(f"--input-range must be LO:HI, two numbers, not '{text}'") from None
+    low, colon, high = text.partition(":")
+    if not colon:
+        raise UsageError(f"--input-range must be LO:HI, two numbers, not '{text}'")
     return check_range((low, high))
 
 
-def check_range(limits: Range) -> Range:
-    """Refuse a range that is empty or infinite."""
-    low, high = limits
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise OptionError(f"--input-range needs finite LO < HI, not {low}:{high}")
+def check_range(limits: Any) -> Range:
+    """The range as two floats; one that is empty or infinite is refused."""
+    try:
+        low, high = map(float, () if isinstance(limits, str) else limits)
+    except (TypeError, ValueError):
+        raise UsageError(f"--input-range must be two numbers LO, HI, not {limits!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise UsageError(f"--input-range needs finite LO < HI, not {low:g}:{high:g}")
     return low, high
 
 

@@ -55,17 +55,28 @@ def test_bad_models_get_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message", "code"),
     [
-        (("--eps", "-1"), "--eps -1.0 is not a number ≥ 0", 1),
-        (("--eps", "nan"), "--eps nan is not a number ≥ 0", 1),
-        (("--eps", "much"), "'much' is not a number", 1),
+        (("--eps", "-1"), "--eps -1.0 is not a number ≥ 0", 2),
+        (("--eps", "nan"), "--eps nan is not a number ≥ 0", 2),
+        (("--eps", "much"), "'much' is not a number", 2),
         (("--eps", "other=0.1"), "no layer is called 'other'; the layers are first", 1),
         (("--layers", "z*"), "no layer is called 'z*'; the layers are first", 1),
-        (("--neurons", "0"), "--neurons 0 is not a number ≥ 1", 1),
-        (("--keep", "0%"), "is not a share above 0 %", 1),
-        (("--keep", "half"), "give a share such as 25%", 1),
-        (("--input-range", "1:0"), "needs finite LO < HI", 1),
+        (("--neurons", "0"), "--neurons 0 is not a number ≥ 1", 2),
+        (("--eps", "first=much"), "'much' is not a number", 2),
+        (("--keep", "0%"), "--keep 0 is not a fraction above 0 and up to 1", 2),
+        (("--keep", "half"), "give a share such as 25% or 0.25", 2),
+        (("--keep", "25"), "not a fraction above 0 and up to 1; for 25 % give 25% or 0.25", 2),
+        (("--keep", "1.5"), "for 1.5 % give 1.5% or 0.015", 2),
+        (("--keep", "150%"), "--keep 150%: more than 100 %", 2),
+        (("--keep", "-0.5"), "--keep -0.5 is not a fraction above 0", 2),
+        (("--keep", "nan"), "--keep nan is not a fraction above 0", 2),
+        (("--seed", "-1"), "--seed -1 is not a number ≥ 0", 2),
+        (("--max-certified-error", "nan"), "--max-certified-error nan is not a number ≥ 0", 2),
+        (("--input-range", "0;1"), "--input-range must be LO:HI, two numbers, not '0;1'", 2),
+        (("--input-range", "a:b"), "--input-range must be two numbers", 2),
+        (("--input-range", "1:0"), "needs finite LO < HI", 2),
         (("--data", "gone.npz"), "gone.npz: no such file", 1),
         (("--report", "gone/r.json"), "gone: no such folder", 1),
+        (("--json", "gone/r.json"), "gone: no such folder", 1),
         (("--quotient", "exact"), "--quotient exact needs --semantics paper", 2),
         (("--relation", "backward"), "need --semantics paper", 2),
         (("--eps", "0.1", "--neurons", "3"), "--eps cannot be combined", 2),
@@ -80,10 +91,20 @@ def test_bad_options_get_one_line(
     assert not (tmp_path / "o.onnx").exists()
 
 
-def test_unknown_choices_are_usage_errors(model: Path, tmp_path: Path) -> None:
-    done = run("optimize", model, tmp_path / "o.onnx", "--semantics", "other")
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--semantics", "other"), "budget"),
+        (("--neurons", "many"), "--neurons"),
+        (("--sed", "1"), "--sed"),
+    ],
+)
+def test_what_does_not_parse_is_a_usage_error(
+    model: Path, tmp_path: Path, args: tuple[str, ...], message: str
+) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", *args)
     assert done.exit_code == 2
-    assert "budget" in done.stderr
+    assert message in done.stderr
 
 
 def test_data_that_does_not_fit_gets_one_line(model: Path, tmp_path: Path) -> None:
@@ -102,7 +123,7 @@ def test_a_report_does_not_replace_another_file_of_the_run(model: Path, target: 
     folder = model.parent
     np.savez(folder / "d.npz", x=np.zeros((3, 3)))
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
-    args = ("--data", folder / "d.npz", "--report", folder / target)
+    args = ("--data", folder / "d.npz", "--json", folder / target)
     assert_one_line_error(
         run("optimize", model, folder / "o.onnx", *args), "choose another file", 2
     )

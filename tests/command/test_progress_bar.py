@@ -36,6 +36,16 @@ def test_progress_is_shown_on_a_terminal_only(
     assert "3/10" in shown
 
 
+def test_without_a_terminal_verbose_tells_every_step_and_quiet_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for quiet, told in ((False, "layer one\nlayer two\n"), (True, "")):
+        with progress_bar(quiet, verbose=True) as work:
+            work.say("layer one")
+            work.say("layer two")
+        assert capsys.readouterr().err == told
+
+
 def model_for_many_seconds(path: Path) -> None:
     rng = np.random.default_rng(0)
     shapes: tuple[tuple[int, ...], ...] = ((1500, 200), (1500,), (200, 1500), (200,))
@@ -55,9 +65,15 @@ def read_terminal(terminal: int, until: bytes | None = None) -> bytes:
     return shown
 
 
-@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("kind", "code", "last"),
+    [
+        (signal.SIGINT, 130, b"onnxfde: interrupted, nothing written\r\n"),
+        (signal.SIGTERM, 143, b""),
+    ],
+)
 def test_a_run_interrupted_at_work_leaves_nothing_behind(
-    tmp_path: Path, kind: signal.Signals, code: int
+    tmp_path: Path, kind: signal.Signals, code: int, last: bytes
 ) -> None:
     model_for_many_seconds(tmp_path / "big.onnx")
     terminal, inside = pty.openpty()
@@ -79,4 +95,5 @@ def test_a_run_interrupted_at_work_leaves_nothing_behind(
         os.close(terminal)
     assert (process.returncode, stdout) == (code, b"")
     assert b"Traceback" not in shown
+    assert shown.endswith(last)
     assert [p.name for p in tmp_path.iterdir()] == ["big.onnx"]

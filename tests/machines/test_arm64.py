@@ -105,6 +105,18 @@ def test_half_the_neurons_cost_half_the_instructions(compared: Comparison) -> No
     assert 1.3 < half.speedup.value < 2.1
 
 
+def test_without_the_call_the_ratio_is_nearer_to_that_of_the_neurons(compared: Comparison) -> None:
+    """Twice the neurons are twice the work; a call takes as much in both."""
+    whole, half = compared.targets[1].lines[:2]
+    for line in (whole, half):
+        assert line.call is not None
+        assert 10_000 < line.call < 40_000
+    single = half.latencies[0]
+    assert single.speedup is not None
+    assert single.speedup_without_call is not None
+    assert single.speedup.value < single.speedup_without_call < 2.1
+
+
 def test_counts_repeat_within_a_process_and_from_one_to_the_next(compared: Comparison) -> None:
     _, once, again, _ = compared.targets[1].lines
     for a, b in zip(once.latencies, again.latencies, strict=True):
@@ -182,17 +194,19 @@ def test_the_processor_may_be_spelled_with_and_without_arm64() -> None:
 def test_markers_cost_nothing() -> None:
     """Each marker takes 7 instructions here, each run 100 of which 40 are SIMD."""
     counts, total, simd = [], 0, 0
-    for kind in REGIONS:
-        total += 7
-        counts.append((total, simd))
-        if kind != "nothing":
-            total, simd = total + 5 * 100, simd + 5 * 40
-        total += 7
-        counts.append((total, simd))
-    answer = {"failed": {}, "repeats": {"1": 5}, "outputs": {"1": EMPTY}}
-    run = counted_model(answer, iter(counts)).runs[1]
-    assert run.instructions == (100.0,) * 3
-    assert run.simd == (40.0,) * 3
+    for cost in (100, 30):
+        for kind in REGIONS:
+            total += 7
+            counts.append((total, simd))
+            if kind != "nothing":
+                total, simd = total + 5 * cost, simd + 5 * 40
+            total += 7
+            counts.append((total, simd))
+    answer = {"failed": {}, "repeats": {"1": 5}, "outputs": {"1": EMPTY}, "idle_repeats": 5}
+    found = counted_model(answer, iter(counts))
+    assert found.runs[1].instructions == (100.0,) * 3
+    assert found.runs[1].simd == (40.0,) * 3
+    assert found.call == 30.0
 
 
 EMPTY = "UEsFBgAAAAAAAAAAAAAAAAAAAAAAAA=="

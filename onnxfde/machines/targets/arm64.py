@@ -10,13 +10,17 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from onnxfde.errors import TargetError, UsageError
+from onnxfde.graph.new_nodes import identity_model
 from onnxfde.machines.targets.base import (
     RUNNER,
+    Case,
     Job,
     MeasuredBatch,
     MeasuredJob,
@@ -55,7 +59,10 @@ class Arm64:
         rows: list[MeasuredModel] = []
         sysroot, version, end = find_sysroot(), "", time.monotonic() + job.timeout
         with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
-            request = job.write(Path(folder), marker=MARKER, threads=1)
+            cases = (*job.cases, idle_case(Path(folder)))
+            request = replace(job, cases=cases).write(
+                Path(folder), marker=MARKER, threads=1, idle=len(job.cases)
+            )
             for i, case in enumerate(job.cases):
                 say(f"{self.name}: counting {case.file.name}")
                 log = request.with_name(f"counts-{i}")
@@ -78,19 +85,36 @@ class Arm64:
         return MeasuredJob(tuple(rows), machine, version, counted=True)
 
 
+def idle_case(folder: Path) -> Case:
+    """A model that only copies a number: its instructions are those of a call."""
+    file = folder / "idle.onnx"
+    model = identity_model()
+    file.write_bytes(model.SerializeToString())
+    return Case(file, (), {1: {model.graph.input[0].name: np.zeros(1, np.float32)}})
+
+
 def counted_model(answer: dict[str, Any], marks: Iterator[tuple[int, int]]) -> MeasuredModel:
     """The counts of one model: each batch has all REGIONS, each region a first and last marker."""
     if "error" in answer:
         return MeasuredModel(error=answer["error"])
     runs = {int(b): MeasuredBatch(error=message) for b, message in answer["failed"].items()}
     for batch, repeats in answer["repeats"].items():
-        regions = [(kind, next(marks), next(marks)) for kind in REGIONS]
-        spent = [(kind, end[0] - start[0], end[1] - start[1]) for kind, start, end in regions]
-        ((idle, idle_simd),) = [found for kind, *found in spent if kind == "nothing"]
-        work = [found for kind, *found in spent if kind == "counted"]
-        runs[int(batch)] = MeasuredBatch(
-            instructions=tuple((total - idle) / repeats for total, _ in work),
-            simd=tuple((simd - idle_simd) / repeats for _, simd in work),
-            outputs=unpacked(answer["outputs"][batch]),
-        )
-    return MeasuredModel(dict(sorted(runs.items())))
+        instructions, simd = counted_runs(marks, repeats)
+        outputs = unpacked(answer["outputs"][batch])
+        runs[int(batch)] = MeasuredBatch(instructions=instructions, simd=simd, outputs=outputs)
+    calls, _ = counted_runs(marks, answer["idle_repeats"])
+    return MeasuredModel(dict(sorted(runs.items())), call=float(np.median(calls)))
+
+
+def counted_runs(
+    marks: Iterator[tuple[int, int]], repeats: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Instructions and SIMD instructions of one run, from each of the counted REGIONS."""
+    regions = [(kind, next(marks), next(marks)) for kind in REGIONS]
+    spent = [(kind, end[0] - start[0], end[1] - start[1]) for kind, start, end in regions]
+    ((idle, idle_simd),) = [found for kind, *found in spent if kind == "nothing"]
+    work = [found for kind, *found in spent if kind == "counted"]
+    return (
+        tuple((total - idle) / repeats for total, _ in work),
+        tuple((simd - idle_simd) / repeats for _, simd in work),
+    )

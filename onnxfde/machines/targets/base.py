@@ -100,6 +100,8 @@ class MeasuredModel:
     runs: Mapping[int, MeasuredBatch] = field(default_factory=dict)
     load_seconds: tuple[float, ...] = ()
     peak_memory: int | None = None
+    call: float | None = None
+    """Instructions of a run of a model that does nothing, if they were counted."""
     error: str | None = None
 
 

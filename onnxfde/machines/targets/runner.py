@@ -241,7 +241,10 @@ def take_turns(models: list[LoadedModel], seconds: float) -> tuple[int, list[lis
 
 
 def count_model(request: Request, index: int) -> Answer:
-    """Run one model through all REGIONS for each batch size; the counts go to the counter's log."""
+    """Run one model through all REGIONS for each batch size; the counts go to the counter's log.
+
+    A model that does nothing follows, whose count is the cost of a call.
+    """
     marker = request.content["marker"]
     try:
         model = request.load(index)
@@ -256,16 +259,26 @@ def count_model(request: Request, index: int) -> Answer:
         except onnxruntime_errors() as error:
             failed[batch] = short_message(error)
             continue
-        gc.collect()
-        gc.disable()
-        for kind in REGIONS:
-            runs = range(0 if kind == "nothing" else often)
-            mark(marker)
-            for _ in runs:
-                model.run()
-            mark(marker)
-        gc.enable()
-    return {"outputs": outputs, "failed": failed, "repeats": repeats, **machine_facts()}
+        run_regions(model, often, marker)
+    idle = request.content["idle"]
+    model = request.load(idle)
+    model.bind(next(iter(request.inputs(idle).values())))
+    run_regions(model, SHORT_RUN_REPEATS, marker)
+    answer = {"outputs": outputs, "failed": failed, "repeats": repeats}
+    return {**answer, "idle_repeats": SHORT_RUN_REPEATS, **machine_facts()}
+
+
+def run_regions(model: LoadedModel, often: int, marker: int) -> None:
+    """Run a model through all REGIONS, with markers around each."""
+    gc.collect()
+    gc.disable()
+    for kind in REGIONS:
+        runs = range(0 if kind == "nothing" else often)
+        mark(marker)
+        for _ in runs:
+            model.run()
+        mark(marker)
+    gc.enable()
 
 
 def shortest_run(model: LoadedModel) -> float:

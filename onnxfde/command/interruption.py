@@ -1,0 +1,38 @@
+"""What an interrupted command (Ctrl-C) says, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from onnxfde.command.ascii_fallback import say
+from onnxfde.command.json_output import STDOUT
+
+INTERRUPTED = 130
+"""The exit code of an interrupted command: 128 + SIGINT, as shells count."""
+
+
+@contextmanager
+def interruptible(*targets: Path | None) -> Iterator[None]:
+    """End in one line when interrupted, which says whether any of the targets was written."""
+    files = [target for target in targets if target is not None and target != STDOUT]
+    before = [state_of(file) for file in files]
+    try:
+        yield
+    except KeyboardInterrupt:
+        written = [str(f) for f, old in zip(files, before, strict=True) if state_of(f) != old]
+        after = f" after writing {', '.join(written)}" if written else ", nothing written"
+        say(f"onnxfde: interrupted{after if files else ''}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def state_of(file: Path) -> tuple[int, int] | None:
+    """What changes when a file is replaced; None if there is no such file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
