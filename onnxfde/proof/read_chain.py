@@ -207,9 +207,7 @@ def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:
     chain.computed.append(node.output[0])
 
 
-def constants_of(
-    graph: Graph, node: NodeProto, features: int, layout: Layout
-) -> tuple[Line, ...]:
+def constants_of(graph: Graph, node: NodeProto, features: int, layout: Layout) -> tuple[Line, ...]:
     """Factors and terms of a node, all of them finite."""
     found = lines_of(graph, node, features, layout)
     if not all(np.isfinite(a).all() for line in found for a in line):
