@@ -66,8 +66,6 @@ class Spelling:
 
     polynomial: Quadratic
     nodes: tuple[NodeProto, ...]
-    argument: str
-    """The value of which it is a polynomial."""
     value: str
     """The value that it computes."""
     resizable: bool
@@ -181,7 +179,9 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
     source = activation_input(first, incoming.layout)
     result = str((outgoing.carrier or second).output[0])
-    spelling = p and Spelling(p, parts.core, parts.argument, parts.value, has_scalars(graph, parts))
+    spelling = (
+        None if p is None else Spelling(p, parts.core, parts.value, has_scalars(graph, parts))
+    )
     return Match(label(first), incoming, node, outgoing, layer, values, source, result, spelling)
 
 

@@ -155,4 +155,4 @@ def recentred(squares: Layer, original: Layer, p: Quadratic, metric: Metric) -> 
 
 def distances(rows: FloatArray, centre: float) -> FloatArray:
     """The root mean square of u·z − β, for whitened rows."""
-    return np.hypot(np.linalg.norm(rows[:, :-1], axis=1), rows[:, -1] - centre)
+    return np.asarray(np.hypot(np.linalg.norm(rows[:, :-1], axis=1), rows[:, -1] - centre))

@@ -3,7 +3,7 @@
     V p(F) = V·a (F + β)² + V (c − a·β²),     β = b / 2a
 
 a, b, c are read in float64, each within γ_k of the absolute values A ≥ |a|, B ≥ |b|, C ≥ |c| of the
-parts it is made of. Then with S = (B + |b|·A/|a|) / 4|a|, which is at least |β|, and if γ_k·A ≤ |a|/4,
+parts it is made of. Then with S = (B + |b|·A/|a|) / 4|a|, which is at least |β|, if γ_k·A ≤ |a|/4,
 
     β is off by at most 3·γ_k·S,     c − a·β² by at most 10·γ_k·(C + A·S²),     a by γ_k·A.
 """

@@ -4,8 +4,9 @@
 
 A chain begins and ends with a Gemm or MatMul. Constant factors and terms, BatchNormalization,
 Identity, Dropout, Cast and a Flatten that keeps the features become part of the maps, and so does
-what completes the square of a polynomial (`polynomial_steps`). A *joint* is a value between two Gemm
-or MatMul nodes with no square between them: where two graphs share one, they are compared there.
+what completes the square of a polynomial (`polynomial_steps`). A *joint* is a value between two
+Gemm or MatMul nodes with no square between them: where two graphs share one, they are compared
+there.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxfde.graph.activation_patterns import is_square
-from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, NoMatch, affine
-from onnxfde.graph.inner_nodes import AFFINE, TRANSPARENT, check_transparent, dropout_may_train
+from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, Line, NoMatch, affine, lines_of
+from onnxfde.graph.inner_nodes import (
+    AFFINE,
+    TRANSPARENT,
+    check_transparent,
+    dropout_may_train,
+    scaled_input,
+)
 from onnxfde.graph.match import activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
