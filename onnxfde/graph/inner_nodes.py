@@ -28,10 +28,10 @@ def hidden_input(graph: Graph, node: NodeProto, where: str) -> str:
     if found is not None:
         return found
     check_not_overridable(graph, node)
-    raise NoMatch(obstacle(node, where))
+    raise NoMatch(why_not_inside(node, where))
 
 
-def obstacle(node: NodeProto, where: str) -> str:
+def why_not_inside(node: NodeProto, where: str) -> str:
     """Why a node cannot be part of a layer."""
     return (
         f"{op(node)} '{label(node)}' stands {where}; only Gemm, MatMul, BatchNormalization and "

@@ -20,7 +20,7 @@ from onnxfde.graph.inner_nodes import (
     TRANSPARENT,
     check_not_overridable,
     check_transparent,
-    obstacle,
+    why_not_inside,
     scaled_input,
 )
 from onnxfde.graph.model import Graph
@@ -95,14 +95,14 @@ def variables(graph: Graph, node: NodeProto, where: str) -> list[str]:
     if op(node) in TRANSPARENT:
         check_transparent(graph, node)
     elif op(node) not in ARITHMETIC:
-        raise NoMatch(obstacle(node, where))
+        raise NoMatch(why_not_inside(node, where))
     check_not_overridable(graph, node)
     found = [name for name in node.input if name and not graph.is_constant(name)]
     if op(node) in TRANSPARENT:
         return [node.input[0]]
     fixed = node.input[1:] if op(node) in ONE_VALUE | {"Div"} else ()
     if any(name in found for name in fixed):
-        raise NoMatch(obstacle(node, where))
+        raise NoMatch(why_not_inside(node, where))
     return found
 
 
@@ -140,7 +140,7 @@ def next_map(graph: Graph, node: NodeProto, where: str) -> tuple[str, NodeProto]
             return value, maps[0]
         inner = [user for user in users if op(user) in ARITHMETIC | TRANSPARENT]
         if not inner:
-            raise NoMatch(obstacle(users[0], where))
+            raise NoMatch(why_not_inside(users[0], where))
         variables(graph, inner[0], where)
         value = inner[0].output[0]
     raise NoMatch(f"no affine map follows within {MOST_NODES} nodes")
