@@ -9,7 +9,6 @@ became is studied once and remembered.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
@@ -19,16 +18,9 @@ from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
-from onnxfde.neurons.quadratics import (
-    SQUARE_COST,
-    Quadratic,
-    common_centre,
-    spelled_magnitude,
-    square_cost,
-)
-from onnxfde.numbers import FloatArray
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
+from onnxfde.passes.stored_form import stored_form
 from onnxfde.progress import Progress
 from onnxfde.running.layer_inputs import LayerInputs, evidence_for, layer_inputs, record_layers
 from onnxfde.running.recording import Recording
@@ -100,30 +92,10 @@ class LayerStudies:
             seed=self.options.seed,
             int8=self.options.int8 is not None,
             name=now.name,
-            **storing(now, inputs),
+            **stored_form(now, inputs.metric, inputs.samples),
         )
         frontier = frontier_of(problem, self.options, self.context.progress)
         return LayerStudy(problem, frontier, inputs)
-
-
-class Storing(TypedDict, total=False):
-    """The fields of `Problem` that say how the layer is written in the graph."""
-
-    spelled_size: FloatArray
-    kept: Quadratic | None
-
-
-def storing(match: Match, inputs: LayerInputs) -> Storing:
-    """Whether a layer whose square was completed is stored as squares, by what that would cost."""
-    if match.spelling is None:
-        return {}
-    layer, p, x = match.layer, match.spelling.polynomial, inputs.samples
-    size = spelled_magnitude(layer, p, x)
-    if square_cost(layer, p, x) <= SQUARE_COST:
-        return {"spelled_size": size}
-    if match.spelling.resizable:
-        return {"spelled_size": size, "kept": p.first}
-    return {"spelled_size": size, "kept": Quadratic.around(common_centre(layer, inputs.metric))}
 
 
 def needs_evidence(options: MergeOptions) -> bool:

@@ -20,8 +20,8 @@ from onnxfde.graph.inner_nodes import (
     TRANSPARENT,
     check_not_overridable,
     check_transparent,
-    why_not_inside,
     scaled_input,
+    why_not_inside,
 )
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
