@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from onnxfde.graph.match import Refusal, find_layers
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import op
+from onnxfde.graph.other_activations import other_activations
 from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
@@ -23,10 +22,6 @@ from onnxfde.running.open_files import Model, open_data, open_model
 
 SHOWN_EPS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3)
 """The ε for which neurons are counted. Chosen: from lossless to a change of a third; not tuned."""
-OTHER_ACTIVATIONS = (
-    "Relu", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "Gelu", "Erf", "Softplus", "Elu", "HardSwish",
-)  # fmt: skip
-"""Activations that are counted but not merged."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +104,10 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
         return "no layer is selected"
     others = ", ".join(f"{count} × {name}" for name, count in other_activations(graph).items())
     has = f"; its activations are {others}" if others else ""
-    return f"the model has no square activation (Mul(x, x) or Pow(x, 2)) between affine maps{has}"
-
-
-def other_activations(graph: Graph) -> dict[str, int]:
-    """Activations in the main graph that are not squares."""
-    return dict(Counter(op(n) for n in graph.model.graph.node if op(n) in OTHER_ACTIVATIONS))
+    return (
+        "the model has no square activation (Mul(x, x), Pow(x, 2) or another polynomial of degree "
+        f"2) between affine maps{has}"
+    )
 
 
 def rounded_up(eps: float) -> str:

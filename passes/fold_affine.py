@@ -2,11 +2,11 @@
 
     W₂ (W₁ x + b₁) + b₂   ⇒   (W₂ W₁) x + (W₂ b₁ + b₂)
 
-Constant factors and terms in between belong to W₁ and b₁; Identity, Dropout and a Flatten that
-keeps the features stay where they are. Nothing else may read the value in between, both maps must
-have the same dtype and feature axis (and opset 7 or later: before, constants broadcast by other
-rules), and the model must store fewer parameters afterwards. Weights that something else reads stay
-and are counted.
+Constant factors and terms in between (BatchNormalization, too) belong to W₁ and b₁; Identity,
+Dropout and a Flatten that keeps the features stay where they are. Nothing else may read the value
+in between, both maps must have the same dtype and feature axis (and opset 7 or later: before,
+constants broadcast by other rules), and the model must store fewer parameters afterwards. Weights
+that something else reads stay and are counted.
 
 The product is computed in float64 and rounded once. That costs u·|W₂W₁| ≤ u·|W₂||W₁|, no more than
 rounding the value in between once, so cancellation in the product is no reason to refuse; a cast
@@ -23,7 +23,8 @@ import numpy as np
 
 from onnxfde.graph.affine_maps import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
 from onnxfde.graph.edit import Edit
-from onnxfde.graph.match import AFFINE, Refusal, walk_on
+from onnxfde.graph.inner_nodes import AFFINE
+from onnxfde.graph.match import Refusal, walk_on
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto

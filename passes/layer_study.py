@@ -22,6 +22,7 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
+from onnxfde.passes.stored_form import stored_form
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import DATA_ROWS, InputSource
 from onnxfde.running.layer_inputs import (
@@ -159,6 +160,7 @@ class LayerStudies:
             int8=self.options.int8 is not None,
             name=now.name,
             other_metrics=(self.wider.inputs(now).metric,) if self.wider else (),
+            **stored_form(now, inputs.metric, inputs.samples),
         )
         frontier = frontier_of(problem, self.options, self.context.progress)
         return LayerStudy(problem, frontier, inputs.remark, self._verdict(now, found))

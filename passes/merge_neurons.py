@@ -74,7 +74,7 @@ class MergeNeurons(MergeOptions):
             change = self.change(study, reduced, useful)
         if reduced is not None and change.changed:
             with progress.timed("quotient"):
-                write_layer(work, now, reduced.layer)
+                write_layer(work, now, reduced.layer, study.problem.kept)
                 studies.note_replaced(now, reduced)
         return change
 

@@ -3,12 +3,15 @@
     y·s + t   →  (s W) x + (s b + t)          constants behind the map
     W (s·x + t) + b  →  (W s) x + (b + W t)   constants before it
 
+A BatchNormalization is two such steps, x − mean and then its factor and bias.
+
 `rows`: features on the last axis (Gemm, MatMul with the weight on the right); `columns`: features
 on the second-last axis (MatMul with the weight on the left).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,8 +23,14 @@ from onnxfde.graph.protos import NodeProto
 from onnxfde.numbers import ROUNDOFF, FloatArray
 
 Layout = Literal["rows", "columns"]
-ELEMENTWISE = {"Mul", "Add", "Sub", "Div"}
-"""Operators that, with a constant, can be folded into an affine map."""
+ELEMENTWISE = {"Mul", "Add", "Sub", "Div", "Neg", "Pow", "BatchNormalization"}
+"""Operators that, with constants, can be folded into an affine map (Pow if the exponent is 1)."""
+Line = tuple[FloatArray, FloatArray]
+"""A factor and a term for each feature."""
+NORMALIZATION_IN_TRAINING = 7
+"""The opset before which BatchNormalization trains unless `is_test` is set (ONNX)."""
+DEFAULT_EPSILON = float(np.float32(1e-5))
+"""What BatchNormalization adds to the variance unless it says otherwise (ONNX)."""
 
 
 class NoMatch(Exception):  # noqa: N818 - control flow inside this module, never an error
@@ -107,35 +116,69 @@ def per_feature(
     return np.broadcast_to(a.reshape(-1), (features,)).astype(np.float64)
 
 
-def scale_and_shift(
-    graph: Graph, node: NodeProto, features: int, layout: Layout
-) -> tuple[FloatArray, FloatArray]:
-    """An elementwise node with a constant as y = scale·x + shift."""
+def lines_of(graph: Graph, node: NodeProto, features: int, layout: Layout) -> tuple[Line, ...]:
+    """An elementwise node with constants as y = scale·x + shift, or as several such steps."""
+    if node.op_type == "BatchNormalization":
+        return normalization_lines(graph, node, features, layout)
+    one, zero = np.ones(features), np.zeros(features)
+    if node.op_type == "Neg":
+        return ((-one, zero),)
     second = graph.is_constant(node.input[1])
     name, value = (node.input[1], node.input[0]) if second else (node.input[0], node.input[1])
+    a = constant_of_features(graph, name, value, features, layout)
+    match node.op_type:
+        case "Mul":
+            return ((a, zero),)
+        case "Add":
+            return ((one, a),)
+        case "Sub":
+            return ((one, -a),) if second else ((-one, a),)
+        case "Pow":
+            return ((one, zero),)
+    with np.errstate(divide="ignore"):
+        return ((1 / a, zero),)
+
+
+def constant_of_features(
+    graph: Graph, name: str, value: str, features: int, layout: Layout
+) -> FloatArray:
+    """A constant that meets a value, as one number per feature."""
     constant = graph.constant(name)
     assert constant is not None
     a = constant.array
     rank = 1 if a.ndim <= 1 and layout == "rows" else graph.rank(value)
-    a = per_feature(a, features, layout, rank, name)
-    one, zero = np.ones(features), np.zeros(features)
-    if node.op_type == "Mul":
-        return a, zero
-    if node.op_type == "Add":
-        return one, a
-    if node.op_type == "Div":
-        with np.errstate(divide="ignore"):
-            return 1 / a, zero
-    return (one, -a) if second else (-one, a)
+    return per_feature(a, features, layout, rank, name)
 
 
-def fold_after(graph: Graph, start: Affine, nodes: list[NodeProto]) -> Affine:
+def normalization_lines(
+    graph: Graph, node: NodeProto, features: int, layout: Layout
+) -> tuple[Line, ...]:
+    """A BatchNormalization with constant statistics: x − mean, then a factor and a term."""
+    options, where = attributes(node), f"BatchNormalization '{label(node)}'"
+    trains = options.get("training_mode", 0) or (
+        graph.opset < NORMALIZATION_IN_TRAINING and not options.get("is_test", 0)
+    )
+    if trains or any(node.output[1:]):
+        raise NoMatch(f"{where} may be in training mode")
+    rank = graph.rank(node.input[0])
+    if rank != (2 if layout == "rows" else 3) or not options.get("spatial", 1):
+        raise NoMatch(f"{where} does not normalize the features of the affine map")
+    found = [graph.constant(name) for name in node.input[1:5]]
+    scale, bias, mean, variance = (np.zeros(0) if a is None else a.array for a in found)
+    if any(a.shape != (features,) for a in (scale, bias, mean, variance)):
+        raise NoMatch(f"{where} does not have four constants with one value per feature")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = scale / np.sqrt(variance + options.get("epsilon", DEFAULT_EPSILON))
+    return (np.ones(features), -mean), (factor, bias)
+
+
+def fold_after(graph: Graph, start: Affine, nodes: Sequence[NodeProto]) -> Affine:
     """The affine map followed by constant factors and terms."""
     weight, bias = start.weight, start.bias
     folded = tuple(n for n in nodes if n.op_type in ELEMENTWISE)
     for node in folded:
-        scale, shift = scale_and_shift(graph, node, len(weight), start.layout)
-        weight, bias = scale[:, None] * weight, scale * bias + shift
+        for scale, shift in lines_of(graph, node, len(weight), start.layout):
+            weight, bias = scale[:, None] * weight, scale * bias + shift
     carrier = None
     if start.node.op_type == "MatMul":
         carrier = next((n for n in folded if n.op_type == "Add"), None)
@@ -143,13 +186,13 @@ def fold_after(graph: Graph, start: Affine, nodes: list[NodeProto]) -> Affine:
     return replace(start, weight=weight, bias=bias, folded=folded, carrier=carrier)
 
 
-def fold_before(graph: Graph, start: Affine, nodes: list[NodeProto]) -> Affine:
+def fold_before(graph: Graph, start: Affine, nodes: Sequence[NodeProto]) -> Affine:
     """Constant factors and terms followed by the affine map."""
     weight, bias = start.weight, start.bias
     folded = tuple(n for n in nodes if n.op_type in ELEMENTWISE)
     for node in reversed(folded):
-        scale, shift = scale_and_shift(graph, node, weight.shape[1], start.layout)
-        weight, bias = weight * scale, bias + weight @ shift
+        for scale, shift in reversed(lines_of(graph, node, weight.shape[1], start.layout)):
+            weight, bias = weight * scale, bias + weight @ shift
     return replace(start, weight=weight, bias=bias, folded=folded)
 
 
@@ -163,7 +206,7 @@ def with_carrier(graph: Graph, side: Affine) -> Affine:
     if op(node) != "Add" or sum(graph.is_constant(name) for name in node.input) != 1:
         return side
     try:
-        _, shift = scale_and_shift(graph, node, len(side.weight), side.layout)
+        ((_, shift),) = lines_of(graph, node, len(side.weight), side.layout)
     except NoMatch:
         return side
     return replace(side, bias=side.bias + shift, carrier=node)

@@ -3,6 +3,7 @@
     affine(U) → [folded] → activation → [folded] → affine(V, c)
     affine(U′)           → activation            → affine(V′, c′)
 
+A polynomial becomes one product, unless it is kept.
 Only the nodes and tensors of the layer change; names, order and everything else in the ModelProto
 stay, and the index of the graph is kept up to date. alpha and beta of a Gemm become 1. An Add for a
 bias is inserted only if the layer had none and needs one. A weight that something else reads stays
@@ -18,23 +19,33 @@ from typing import Any
 import numpy as np
 
 from onnxfde.graph.affine_maps import Affine, Layout
-from onnxfde.graph.match import Match, activation_input
+from onnxfde.graph.match import Match, Spelling, activation_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.new_nodes import make_add, make_constant
+from onnxfde.graph.new_nodes import make_add, make_constant, make_product
+from onnxfde.graph.nodes import label
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.quadratics import Quadratic, spelled_layer
 from onnxfde.numbers import FloatArray
 
 MERGED = "_merged"
 """The end of the name of a new weight, in place of one that something else reads."""
 
 
-def write_layer(graph: Graph, match: Match, layer: Layer) -> None:
-    """Replace a matched layer in the model that `graph` looks at."""
+def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None = None) -> None:
+    """Replace a matched layer in the model that `graph` looks at.
+
+    `layer` is one of squares. It is written as such, or with the polynomial `kept`, the same one
+    for all neurons: the nodes that compute it now if they can stay, else h·(h + 2β).
+    """
     edit = Edit(graph, match.incoming.dtype)
     for node in (*match.incoming.folded, *match.outgoing.folded):
         edit.bypass(node)
+    if kept is not None:
+        layer = spelled_layer(layer, kept)
+    if match.spelling is not None and not (kept is not None and match.spelling.resizable):
+        edit.write_polynomial(match.spelling, kept)
     edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
     edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
     edit.resize(match.values, layer.neurons, match.incoming.layout)
@@ -57,6 +68,28 @@ class Edit:
         self.rewire(node.output[0], node.input[at])
         self.forget_shape(node.output[0])
         self.graph.remove(node)
+
+    def write_polynomial(self, spelling: Spelling, kept: Quadratic | None) -> None:
+        """Put one product in the place of a polynomial's nodes: h·h, or h·(h + 2β)."""
+        graph, named = self.graph, label(spelling.nodes[-1])
+        # Other edits may have renamed the value that its nodes read.
+        inner = {name for node in spelling.nodes for name in node.output}
+        read = [n for n in spelling.nodes[0].input if n not in inner and not graph.is_constant(n)]
+        argument = other = read[0]
+        place = graph.position(spelling.nodes[-1]) - len(spelling.nodes) + 1
+        for node in spelling.nodes:
+            self.orphans.extend(name for name in node.input if graph.is_constant(name))
+            if node.output[0] != spelling.value:
+                self.forget_shape(node.output[0])
+            graph.remove(node)
+        if kept is not None:
+            other = self.unused_name(f"{argument}_shifted")
+            wish = f"{argument}_shift"
+            tensor = make_tensor(self.unused_name(wish), kept.linear[0].astype(self.dtype))
+            graph.add_tensor(tensor)
+            graph.insert(make_add(f"{named}_shift", argument, tensor.name, other), place)
+            place += 1
+        graph.insert(make_product(named, argument, other, spelling.value), place)
 
     def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""

@@ -64,6 +64,23 @@ def power_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     return same_magnitude(graph, node) if grows else None
 
 
+def quotient_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
+    """A quotient by constants."""
+    return same_magnitude(graph, node) if graph.is_constant(node.input[1]) else None
+
+
+def normalization_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
+    """(A + |mean|)·|scale|/√(var + ε) + |bias|, with constants."""
+    if not all(graph.is_constant(name) for name in node.input[1:]):
+        return None
+    minus = f"{node.output[0]}_minus_mean"
+    negated = onnx.helper.make_node("Neg", [node.input[3]], [minus])
+    inputs = [*node.input[:3], minus, node.input[4]]
+    del node.input[:]
+    node.input.extend(inputs)
+    return [negated, node]
+
+
 def contraction_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A function that enlarges neither a number nor a difference."""
     return [made("Identity", [node.input[0]], node)]
@@ -125,6 +142,8 @@ MAGNITUDES: dict[str, Absolute] = {
         ),
         same_magnitude,
     ),
+    "BatchNormalization": normalization_magnitude,
+    "Div": quotient_magnitude,
     "Sub": difference_magnitude,
     "Pow": power_magnitude,
     **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction_magnitude),

@@ -1,10 +1,10 @@
 """Finding layers: affine → activation → affine, in every form that exporters write.
 
-    Gemm | MatMul  →  [Mul, Add, Sub, Div by constants]  →  activation (`activation_patterns`)
-                   →  [Mul, Add, Sub, Div by constants]  →  Gemm | MatMul [→ Add]
+    Gemm | MatMul  →  [constants]  →  x² or a·x² + b·x + c  →  [constants]  →  Gemm | MatMul [→ Add]
 
-Identity, Dropout and a Flatten that keeps the feature axis may stand anywhere inside. Constant
-factors and terms are folded into U, V and c. Each activation gives a `Match` or a `Refusal`.
+Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
+Identity, Dropout and a Flatten that keeps the feature axis may stand among them. The square of a
+polynomial (`polynomials`) is completed. Each activation gives a `Match` or a `Refusal`.
 
 Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
 because it may share a map with one of them.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onnxfde.graph.activation_patterns import activation_of
+from onnxfde.graph.activation_patterns import activation_of, is_square
 from onnxfde.graph.affine_maps import (
     ELEMENTWISE,
     Affine,
@@ -28,21 +28,28 @@ from onnxfde.graph.affine_maps import (
     affine,
     fold_after,
     fold_before,
-    overridable_reason,
     with_carrier,
 )
+from onnxfde.graph.inner_nodes import AFFINE, hidden_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import attributes, bodies, label, op
+from onnxfde.graph.nodes import bodies, label, op
+from onnxfde.graph.polynomials import (
+    Parts,
+    Region,
+    check_closed,
+    next_map,
+    parts_of,
+    polynomial_of,
+    region_behind,
+    starts_layer,
+)
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.quadratics import Quadratic, completed_layer
 
-TRANSPARENT = {"Identity", "Dropout", "Flatten"}
-"""Operators that may stand inside a layer and compute nothing."""
-AFFINE = {"Gemm", "MatMul"}
 NUMPY_BROADCASTING = 7
 """The opset since which elementwise operators broadcast as in numpy (ONNX)."""
-DROPOUT_FOR_INFERENCE = 7
-"""The opset since which Dropout has no attribute `is_test` and drops nothing by default (ONNX)."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,18 @@ class Refusal:
 
     node: str
     reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Spelling:
+    """How a graph writes a polynomial of degree 2 that is not just a square."""
+
+    polynomial: Quadratic
+    nodes: tuple[NodeProto, ...]
+    value: str
+    """The value that it computes."""
+    resizable: bool
+    """Whether its nodes fit any number of features, because all their constants are scalars."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +87,8 @@ class Match:
     """The value that the layer reads."""
     result: str
     """The value that the layer makes."""
+    spelling: Spelling | None = None
+    """The polynomial whose square was completed to make `layer`; None if it is a square already."""
 
 
 class LayerSize(NamedTuple):
@@ -91,11 +112,14 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
     """All layers in node order, and every near miss."""
     matches: list[Match] = []
     refusals = list(hidden_in_bodies(graph))
+    inside: set[str] = set()
     for node in graph.model.graph.node:
-        if activation_of(graph, node) is None:
+        if inside.intersection(node.output) or not starts_layer(graph, node):
             continue
         try:
-            matches.append(match_layer(graph, node))
+            region, second = region_around(graph, node)
+            inside.update(inner.output[0] for inner in region.nodes)
+            matches.append(layer_of_region(graph, node, region, second))
         except NoMatch as reason:
             refusals.append(Refusal(label(node), str(reason)))
     return with_unique_names(matches), refusals
@@ -120,15 +144,57 @@ def reread(graph: Graph, match: Match) -> Match:
 
 def match_layer(graph: Graph, node: NodeProto) -> Match:
     """The layer around an activation; NoMatch says why there is none."""
-    activation = activation_of(graph, node)
-    assert activation is not None
-    before, first = walk_back(graph, node, f"before the {activation.name}")
-    after, second = walk_on(graph, node, f"after the {activation.name}")
-    involved = {op(node) for node in (*before, first, *after, second)}
+    return layer_of_region(graph, node, *region_around(graph, node))
+
+
+def region_around(graph: Graph, node: NodeProto) -> tuple[Region, NodeProto]:
+    """What lies between the affine maps around an activation, and the second of these maps."""
+    region_behind(graph, node.output[0], "before the square")
+    value, second = next_map(graph, node, "after the square")
+    region = region_behind(graph, value, "beside the square")
+    return region, second
+
+
+def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeProto) -> Match:
+    """The layer that a region and the two affine maps around it are."""
+    check_closed(graph, region, second)
+    first, parts = region.first, parts_of(graph, region)
+    plain = len(parts.core) == 1 and is_resizable_square(graph, parts.core[0])
+    broadcasting = (*parts.before, *(() if plain else parts.core), *parts.after)
+    involved = {op(n) for n in (first, *broadcasting, second)}
     if graph.opset < NUMPY_BROADCASTING and involved & {"MatMul", *ELEMENTWISE}:
         raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
-    incoming = fold_after(graph, affine(graph, first), before)
-    outgoing = fold_before(graph, affine(graph, second), after)
+    incoming = fold_after(graph, affine(graph, first), parts.before)
+    outgoing = fold_before(graph, affine(graph, second), parts.after)
+    check_fit(incoming, outgoing, "Flatten" in involved)
+    outgoing = with_carrier(graph, outgoing)
+    rows = np.column_stack([incoming.weight, incoming.bias])
+    layer = Layer(rows, outgoing.weight, outgoing.bias, activation_of(graph, node) or SQUARE)
+    p = None
+    if not plain:
+        p = core_polynomial(graph, parts, layer.neurons, incoming.layout)
+        layer = completed_layer(layer, p)
+    if not layer.finite:
+        raise NoMatch("a weight is NaN or infinite")
+    values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
+    source = activation_input(first, incoming.layout)
+    result = str((outgoing.carrier or second).output[0])
+    spelling = (
+        None if p is None else Spelling(p, parts.core, parts.value, has_scalars(graph, parts))
+    )
+    return Match(label(first), incoming, node, outgoing, layer, values, source, result, spelling)
+
+
+def is_resizable_square(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node squares any number of features."""
+    if not is_square(graph, node):
+        return False
+    exponent = graph.constant(node.input[1])
+    return exponent is None or exponent.values.size == 1
+
+
+def check_fit(incoming: Affine, outgoing: Affine, flattened: bool) -> None:
+    """Refuse two affine maps of which the second does not read what the first one makes."""
     if incoming.dtype != outgoing.dtype:
         raise NoMatch("its two affine maps have weights of different types")
     if incoming.layout != outgoing.layout:
@@ -138,32 +204,25 @@ def match_layer(graph: Graph, node: NodeProto) -> Match:
             f"the first affine map makes {len(incoming.weight)} features and the second one "
             f"reads {outgoing.weight.shape[1]}"
         )
-    if incoming.layout == "columns" and any(op(n) == "Flatten" for n in (*before, *after)):
+    if incoming.layout == "columns" and flattened:
         raise NoMatch("a Flatten inside it mixes features with other axes")
-    outgoing = with_carrier(graph, outgoing)
-    rows = np.column_stack([incoming.weight, incoming.bias])
-    layer = Layer(rows, outgoing.weight, outgoing.bias, activation)
-    if not layer.finite:
-        raise NoMatch("a weight is NaN or infinite")
-    values = tuple(v for n in (first, *before, node, *after) for v in n.output if v)
-    source = activation_input(first, incoming.layout)
-    result = str((outgoing.carrier or second).output[0])
-    return Match(label(first), incoming, node, outgoing, layer, values, source, result)
 
 
-def walk_back(graph: Graph, activation: NodeProto, where: str) -> tuple[list[NodeProto], NodeProto]:
-    """Nodes between the first affine node and the activation, in order, and that affine node."""
-    between: list[NodeProto] = []
-    value = activation.input[0]
-    while True:
-        only_use(graph, value)
-        node = graph.producers.get(value)
-        if node is None:
-            raise NoMatch(f"'{value}', which it reads, is an input of the graph")
-        if op(node) in AFFINE:
-            return between[::-1], node
-        between.append(node)
-        value = hidden_input(graph, node, where)
+def core_polynomial(graph: Graph, parts: Parts, features: int, layout: Layout) -> Quadratic:
+    """The polynomial between two affine maps, with a square term for every feature."""
+    p = polynomial_of(graph, parts.core, parts.argument, parts.value, features, layout)
+    lines = np.flatnonzero(p.square == 0)
+    if len(lines) == features:
+        raise NoMatch("it is linear: its square terms cancel")
+    if len(lines):
+        raise NoMatch(f"it is linear, not quadratic, for {len(lines)} of {features} features")
+    return p
+
+
+def has_scalars(graph: Graph, parts: Parts) -> bool:
+    """Whether the constants of a polynomial fit any number of features."""
+    constants = (graph.constant(name) for node in parts.core for name in node.input if name)
+    return all(constant is None or constant.values.size == 1 for constant in constants)
 
 
 def walk_on(graph: Graph, start: NodeProto, where: str) -> tuple[list[NodeProto], NodeProto]:
@@ -187,52 +246,6 @@ def only_use(graph: Graph, value: str) -> NodeProto:
     if len(users) != 1:
         raise NoMatch(f"'{value}' inside it is used by {len(users)} nodes")
     return users[0]
-
-
-def hidden_input(graph: Graph, node: NodeProto, where: str) -> str:
-    """The hidden value that a node between an affine map and an activation reads."""
-    if op(node) in TRANSPARENT:
-        check_transparent(graph, node)
-        return node.input[0]
-    if op(node) in ELEMENTWISE:
-        constants = [graph.is_constant(name) for name in node.input]
-        if constants == [False, True]:
-            return node.input[0]
-        if constants == [True, False] and node.op_type != "Div":
-            return node.input[1]
-    overridable = [name for name in node.input if name in graph.overridable]
-    if overridable:
-        raise NoMatch(overridable_reason(overridable[0]))
-    raise NoMatch(
-        f"{op(node)} '{label(node)}' stands {where}; only Gemm, MatMul and constant Mul or Add may"
-    )
-
-
-def check_transparent(graph: Graph, node: NodeProto) -> None:
-    """Refuse a Dropout in training and a Flatten that mixes features with other axes."""
-    options = attributes(node)
-    if node.op_type == "Dropout":
-        if dropout_may_train(graph, node):
-            raise NoMatch(f"Dropout '{label(node)}' may be in training mode")
-        masks = [name for name in node.output[1:] if name]
-        if any(graph.consumers.get(name) or name in graph.outputs for name in masks):
-            raise NoMatch(f"the mask of Dropout '{label(node)}' is used")
-    if node.op_type == "Flatten":
-        rank = graph.rank(node.input[0])
-        if rank is None:
-            raise NoMatch(f"the rank of what Flatten '{label(node)}' reads is not known")
-        if rank < 2 or options.get("axis", 1) % rank != rank - 1:
-            raise NoMatch(f"Flatten '{label(node)}' mixes features with other axes")
-
-
-def dropout_may_train(graph: Graph, node: NodeProto) -> bool:
-    """Whether a Dropout could drop something at inference."""
-    if graph.opset < DROPOUT_FOR_INFERENCE:
-        return not attributes(node).get("is_test", 0)
-    if len(node.input) < 3 or not node.input[2]:
-        return False
-    training = graph.constant(node.input[2])
-    return training is None or bool(training.values.item())
 
 
 def activation_input(node: NodeProto, layout: Layout) -> str:

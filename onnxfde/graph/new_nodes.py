@@ -1,4 +1,4 @@
-"""New nodes: constants, additions (by onnx-graphsurgeon) for a bias that had no place, and a model.
+"""New nodes: constants, products, additions (by onnx-graphsurgeon) of a bias, and whole models.
 
 A model is never round-tripped through onnx-graphsurgeon, which loses metadata.
 """
@@ -15,6 +15,11 @@ from onnxfde.numbers import Array
 def make_constant(name: str, values: Array) -> NodeProto:
     """A Constant node that makes these values."""
     return onnx.helper.make_node("Constant", [], [name], name, value=make_tensor("", values))
+
+
+def make_product(name: str, first: str, second: str, output: str) -> NodeProto:
+    """Output = first · second."""
+    return onnx.helper.make_node("Mul", [first, second], [output], name)
 
 
 def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:

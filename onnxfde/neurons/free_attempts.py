@@ -17,7 +17,6 @@ from functools import cached_property
 
 import numpy as np
 
-from onnxfde.neurons.balance import balanced
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.descent import LEG, levenberg_marquardt, quasi_newton, unit
 from onnxfde.neurons.frontier import Reduced
@@ -27,7 +26,6 @@ from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Target, su
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.rounding_noise import rounding_noise
 from onnxfde.neurons.starts import FEW_STARTS, starting_rows
-from onnxfde.numbers import cast
 from onnxfde.progress import Progress
 
 RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
@@ -183,8 +181,8 @@ class FreeAttempts:
         """The layer of these neurons as it will be stored, V′ fitted to the rounded U′."""
         problem, live, metric = self.problem, self.problem.live, self.problem.metric
         start = replace(live, incoming=metric.unwhiten(fit.rows), outgoing=fit.outgoing)
-        even = balanced(start, problem.layer, metric, exact=False)
-        rounded = replace(start, incoming=cast(even.incoming, problem.dtype))
+        even = problem.evened(start, exact=False)
+        rounded = replace(start, incoming=problem.read_back(even).incoming)
         if not np.isfinite(rounded.incoming).all():
             return Reduced(rounded, (), np.inf)
         rows = metric.whiten(rounded.incoming)
@@ -194,7 +192,7 @@ class FreeAttempts:
             fitted = replace(fitted, offset=live.offset + means)
         else:
             fitted = evidence.centred(fitted)
-        return problem.reduced(fitted.stored_as(problem.dtype), ())
+        return problem.reduced(problem.read_back(fitted), ())
 
     @cached_property
     def _gaussian(self) -> Target:

@@ -3,7 +3,8 @@
     within ε              ‖o′ − o‖ / ‖o − mean o‖ ≤ ε    in the metric
     equal up to rounding  |o′(x) − o(x)| ≤ 8·u·A(x)      on sample inputs x
 
-u is the unit roundoff of the stored type and A is `Layer.magnitude`. A layer that is equal up to
+u is the unit roundoff of the stored type and A is `Layer.magnitude`, or that of the polynomials of
+which the layer is the completed square (`quadratics`). A layer that is equal up to
 rounding must also be close in the metric: at most twice as far away as rounding all weights once
 more would move the original. An ε below 16·u means 0.
 
@@ -26,6 +27,7 @@ from onnxfde.neurons.kernels import Metric, norm
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
+from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
 ROUNDING_DRAWS = 3
@@ -56,6 +58,10 @@ class Problem:
     """Whether the hidden values will be rounded to 8 bits afterwards."""
     name: str = "layer"
     """What messages call it."""
+    spelled_size: FloatArray | None = None
+    """A of the samples if the network computes polynomials; None if it computes squares."""
+    kept: Quadratic | None = None
+    """The polynomial with which the layer will be stored; None if it will be stored as squares."""
     other_metrics: tuple[Metric, ...] = ()
     """Other assumptions about the inputs; the largest error counts."""
 
@@ -132,8 +138,9 @@ class Problem:
 
         That is half of what `ROUNDING_STEPS` allows; the runtime's own rounding gets the rest.
         """
-        allowed = ROUNDING_STEPS / 2 * self.roundoff * self.layer.magnitude(self.samples)
-        return self.layer(self.samples), allowed
+        size = self.spelled_size
+        size = self.layer.magnitude(self.samples) if size is None else size
+        return self.layer(self.samples), ROUNDING_STEPS / 2 * self.roundoff * size
 
     def worth_building(self, eps: float) -> float:
         """The largest estimated error, in absolute terms, at which a candidate for ε is built."""
@@ -173,7 +180,19 @@ class Problem:
 
     def stored(self, layer: Layer, blocks: Blocks) -> Reduced:
         """A layer balanced, as it reads back from the file, with its error."""
-        return self.reduced(balanced(layer, self.layer, self.metric).stored_as(self.dtype), blocks)
+        return self.reduced(self.read_back(self.evened(layer)), blocks)
+
+    def evened(self, layer: Layer, exact: bool = True) -> Layer:
+        """The same layer with the scales that suit how it is stored."""
+        if self.kept is not None:
+            return recentred(layer, self.layer, self.kept, self.metric)
+        return balanced(layer, self.layer, self.metric, exact)
+
+    def read_back(self, layer: Layer) -> Layer:
+        """A layer as it reads back from the file."""
+        if self.kept is None:
+            return layer.stored_as(self.dtype)
+        return completed_layer(spelled_layer(layer, self.kept).stored_as(self.dtype), self.kept)
 
     def reduced(self, layer: Layer, blocks: Blocks) -> Reduced:
         """A layer that is rounded to the stored type already, with its error."""
@@ -187,4 +206,4 @@ class Problem:
         nothing = np.zeros((1, layer.inputs + 1))
         offset = layer.without_constants().offset
         stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset, layer.activation)
-        return Reduced(stored.stored_as(self.dtype), (tuple(range(layer.neurons)),), 0.0)
+        return Reduced(self.read_back(stored), (tuple(range(layer.neurons)),), 0.0)

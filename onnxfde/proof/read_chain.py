@@ -2,38 +2,44 @@
 
     base → F_1 → x² → F_2 → … → F_r → value       features along `rows` or `columns`
 
-A chain begins and ends with a Gemm or MatMul. Constant factors and terms, Identity, Dropout, Cast
-and a Flatten that keeps the features become part of the maps. A *joint* is a value between two Gemm
-or MatMul nodes with no square between them: where two graphs share one, they are compared there.
+A chain begins and ends with a Gemm or MatMul. Constant factors and terms, BatchNormalization,
+Identity, Dropout, Cast and a Flatten that keeps the features become part of the maps, and so does
+what completes the square of a polynomial (`polynomial_steps`). A *joint* is a value between two
+Gemm or MatMul nodes with no square between them: where two graphs share one, they are compared
+there.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from onnxfde.graph.activation_patterns import is_square
-from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, NoMatch, affine, scale_and_shift
-from onnxfde.graph.match import (
+from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, Line, NoMatch, affine, lines_of
+from onnxfde.graph.inner_nodes import (
     AFFINE,
     TRANSPARENT,
-    activation_input,
     check_transparent,
     dropout_may_train,
+    scaled_input,
 )
+from onnxfde.graph.match import activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
+from onnxfde.graph.polynomials import Region, region_behind
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.tensors import FLOATS
-from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.chain_bounds import Maps
+from onnxfde.proof.polynomial_steps import PolynomialStep, polynomial_step
 
 Signature = tuple[Hashable, ...]
 """What a node or a map is made of."""
+FACTOR_STEPS = 4
+"""Roundings in computing a factor: those of scale / √(var + ε) in a BatchNormalization, and one."""
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Chain:
     """The map that is being read, which has no square after it yet."""
     made_of: Signature = ()
     """What `current` is made of."""
-    pending: list[NodeProto] = field(default_factory=list)
+    pending: list[NodeProto | PolynomialStep] = field(default_factory=list)
     """Factors and terms that come before the first Gemm or MatMul of a map."""
     computed: list[str] = field(default_factory=list)
     """Values computed by the last Gemm or MatMul and since then."""
@@ -65,34 +71,59 @@ class Chain:
 
 def read_chain(graph: Graph, value: str, stop: str = "") -> Chain | None:
     """The longest chain that ends in a value and starts no earlier than `stop`, if there is one."""
-    nodes: list[NodeProto] = []
+    steps: list[tuple[NodeProto | Region, str]] = []
     while value != stop and (step := one_back(graph, value)):
-        nodes.append(step[0])
+        steps.append((step[0], value))
         value = step[1]
     chain = Chain(value)
-    for node in reversed(nodes):
+    for part, made in reversed(steps):
         try:
-            append_node(graph, chain, node)
+            if isinstance(part, Region):
+                append_polynomial(graph, chain, part)
+            else:
+                append_node(graph, chain, part)
         except NoMatch:
-            chain = Chain(node.output[0])
+            chain = Chain(made)
     if chain.current is None:
         return None
     chain.close_map(chain.current)
     return chain
 
 
-def one_back(graph: Graph, value: str) -> tuple[NodeProto, str] | None:
-    """The node that computes a value and the value it reads, if it may be part of a chain."""
+def one_back(graph: Graph, value: str) -> tuple[NodeProto | Region, str] | None:
+    """The node or polynomial that computes a value, and the value it reads, for a chain."""
     node = graph.producers.get(value)
     if node is None or value != node.output[0] or graph.is_constant(value):
         return None
     if op(node) in TRANSPARENT | {"Cast"} or is_square(graph, node):
         return node, node.input[0]
-    if op(node) in AFFINE | ELEMENTWISE:
+    if op(node) in AFFINE:
         constants = [graph.is_constant(name) for name in node.input[:2]]
         if constants in ([False, True], [True, False]):
             return node, node.input[constants.index(False)]
-    return None
+        return None
+    read = scaled_input(graph, node)
+    if read is not None:
+        return node, read
+    try:
+        region = region_behind(graph, value, "")
+    except NoMatch:
+        return None
+    return region, region.first.output[0]
+
+
+def append_polynomial(graph: Graph, chain: Chain, region: Region) -> None:
+    """Add a polynomial: β to the map before its square, a and c − a·β² to the map after it."""
+    if chain.current is None or chain.layout is None:
+        raise NoMatch("no affine map before the polynomial")
+    step = polynomial_step(graph, region, len(chain.current.weight), chain.layout)
+    chain.made_of = (*chain.made_of, region_signature(graph, region))
+    chain.current = step.shifted(chain.current)
+    if step.squares:
+        chain.close_map(chain.current)
+        chain.pending = [step]
+    else:
+        chain.computed.append(region.value)
 
 
 def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -134,7 +165,7 @@ def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
     if chain.current is not None:
         width = plain.weight.shape[1]
         chain.joints += [(len(chain.maps), name, width) for name in chain.computed]
-    factors = [node_signature(graph, factor) for factor in chain.pending]
+    factors = [signature_of(graph, factor) for factor in chain.pending]
     chain.made_of = (*chain.made_of, *factors, node_signature(graph, node))
     chain.current = new if chain.current is None else chain.current.then(new)
     if not chain.current.finite:
@@ -149,11 +180,16 @@ def features_read(chain: Chain) -> int | None:
 
 
 def with_constants_before(
-    graph: Graph, after: Map, pending: list[NodeProto], layout: Layout
+    graph: Graph, after: Map, pending: Sequence[NodeProto | PolynomialStep], layout: Layout
 ) -> Map:
     """A map together with the factors and terms before it."""
-    for node in reversed(pending):
-        after = after.preceded(*constants_of(graph, node, after.weight.shape[1], layout))
+    for step in reversed(pending):
+        if isinstance(step, PolynomialStep):
+            after = step.preceding(after)
+            continue
+        for line in reversed(constants_of(graph, step, after.weight.shape[1], layout)):
+            after = after.preceded(*line)
+        after = replace(after, steps=after.steps + FACTOR_STEPS)
     return after
 
 
@@ -171,20 +207,35 @@ def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:
         chain.pending.append(node)
         return
     assert chain.layout is not None
-    factors = constants_of(graph, node, len(chain.current.weight), chain.layout)
-    chain.current = chain.current.scaled(*factors)
+    for line in constants_of(graph, node, len(chain.current.weight), chain.layout):
+        chain.current = chain.current.scaled(*line)
+    chain.current = replace(chain.current, steps=chain.current.steps + FACTOR_STEPS)
     chain.made_of = (*chain.made_of, node_signature(graph, node))
     chain.computed.append(node.output[0])
 
 
-def constants_of(
-    graph: Graph, node: NodeProto, features: int, layout: Layout
-) -> tuple[FloatArray, FloatArray]:
+def constants_of(graph: Graph, node: NodeProto, features: int, layout: Layout) -> tuple[Line, ...]:
     """Factors and terms of a node, all of them finite."""
-    found = scale_and_shift(graph, node, features, layout)
-    if not all(np.isfinite(a).all() for a in found):
+    found = lines_of(graph, node, features, layout)
+    if not all(np.isfinite(a).all() for line in found for a in line):
         raise NoMatch("a constant is not a number")
     return found
+
+
+def signature_of(graph: Graph, step: NodeProto | PolynomialStep) -> Signature:
+    """What a node or a polynomial before a map does."""
+    if isinstance(step, PolynomialStep):
+        return region_signature(graph, step.region)
+    return node_signature(graph, step)
+
+
+def region_signature(graph: Graph, region: Region) -> Signature:
+    """What the nodes of a region do, and which of its values each of them reads."""
+    numbers = {node.output[0]: i for i, node in enumerate((region.first, *region.nodes))}
+    return tuple(
+        (node_signature(graph, node), tuple(numbers.get(name) for name in node.input))
+        for node in region.nodes
+    )
 
 
 def node_signature(graph: Graph, node: NodeProto) -> Signature:

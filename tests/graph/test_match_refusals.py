@@ -29,12 +29,12 @@ def refusals(model: ModelProto) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "extra", "reason"),
     [
-        (GEMMS.format("s = Mul(h, h) z = Relu(h)"), {}, "'h' inside it is used by 2 nodes"),
-        (GEMMS.format("s = Mul(h, h) z = Relu(s)"), {}, "'s' inside it is used by 2 nodes"),
+        (GEMMS.format("s = Mul(h, h) z = Relu(h)"), {}, "'h' inside it is also read by Relu 'z'"),
+        (GEMMS.format("s = Mul(h, h) z = Relu(s)"), {}, "'s' inside it is also read by Relu 'z'"),
         (GEMMS.format("r = Relu(h) s = Mul(r, r)"), {}, "Relu 'r' stands before the square"),
         (GEMMS.format("t = Mul(h, h) s = Relu(t)"), {}, "Relu 's' stands after the square"),
         (GEMMS.format("q = Div(one, h) s = Mul(q, q)"), {"one": np.float32(1)}, "Div 'q' stands"),
-        (GEMMS.format("q = Add(h, x2) s = Mul(q, q)"), {}, "Add 'q' stands before"),
+        (GEMMS.format("q = Add(h, x2) s = Mul(q, q)"), {}, "Add 'q' reads 'x2', which is an input"),
         ("h = Mul(x, x) y = Gemm <transB = 1> (h, V2)", {"V2": V[:, :3]}, "'x', which it reads"),
         (GEMMS.replace("transB = 1> (x, W, b)", "transA = 1> (x, W2)").format("s = Mul(h, h)"),
          {"W2": np.ones((1, 6), np.float32)}, "transposes its activation"),
@@ -157,7 +157,7 @@ def test_a_value_read_inside_a_body_counts_as_used() -> None:
     model.graph.node.append(
         helper.make_node("If", ["yes"], ["z"], "choice", then_branch=body, else_branch=body)
     )
-    assert refusals(model) == ["'h' inside it is used by 2 nodes"]
+    assert refusals(model) == ["'h' inside it is also read by If 'choice'"]
 
 
 def test_a_dropout_mask_that_is_a_graph_output_is_refused() -> None:
