@@ -121,6 +121,7 @@ CONSTANTS: dict[str, Array] = {
     "var": floats(0.5, 2.0),
     "two": np.asarray(2, np.float32),
     "one": np.asarray(1, np.float32),
+    "three": np.asarray(3, np.float32),
     "minus": np.asarray(-0.5, np.float32),
     "five": integers(5),
     "shape": integers(1, 2, 4),

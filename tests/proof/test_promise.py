@@ -160,7 +160,7 @@ def test_a_single_row_of_data_and_a_bad_seed(tmp_path: Path) -> None:
     command = ["optimize", str(path), str(tmp_path / "o.onnx"), "--data", str(rows)]
     assert CliRunner().invoke(app, command).exit_code == 0
     done = CliRunner().invoke(app, [*command, "--seed", "-1"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "--seed -1 is not a number ≥ 0" in done.stderr
 
 
