@@ -55,19 +55,20 @@ def lossless(kind: str, seed: int, slope: float, per_feature: bool) -> tuple[int
     distinct = int(rng.integers(2, 7))
     pick = np.concatenate([np.arange(distinct), rng.integers(0, distinct, 8 - distinct)])
     a, b = (rng.uniform(0.5, 2, distinct)[pick if per_feature else 0] for _ in range(2))
-    found = {
+    found: dict[str, Any] = {
         "W": rng.normal(size=(distinct, 4))[pick],
         "b": rng.normal(size=distinct)[pick],
         "V": rng.normal(size=(3, 8)),
         "k": a * slope,
         "l": b,
     }
+    stored: dict[str, Any] = {n: np.asarray(a).astype(KINDS[kind]) for n, a in found.items()}
     model = build(
         "h = Gemm <transB = 1> (x, W, b) q = Mul(h, h) p = Mul(q, k) r = Mul(h, l) s = Add(p, r) "
         "y = Gemm <transB = 1> (s, V)",
         inputs=f"{kind}[N,4] x",
         outputs=f"{kind}[N,3] y",
-        **{name: np.asarray(values).astype(KINDS[kind]) for name, values in found.items()},
+        **stored,
     )
     report = onnxfde.optimize(model, eps=0).report
     return distinct, report.layers[0].neurons_after
