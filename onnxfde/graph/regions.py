@@ -30,7 +30,7 @@ ONE_VALUE = {"Neg", "Pow", "BatchNormalization", *TRANSPARENT}
 """Operators whose first input alone is a value of the polynomial."""
 MOST_NODES = 64
 """Most nodes of one polynomial, so that long sums of a network's branches are not followed to its
-start. Chosen; not tuned: the longest spelling in the tests has 9."""
+start. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
