@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+import numpy as np
+
 from onnxfde.graph.match import Match
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.quadratics import (
@@ -17,7 +19,7 @@ from onnxfde.neurons.quadratics import (
     spelled_magnitude,
     square_cost,
 )
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import ROUNDOFF, FloatArray
 
 
 class StoredForm(TypedDict, total=False):
@@ -33,7 +35,9 @@ def stored_form(match: Match, metric: Metric, samples: FloatArray) -> StoredForm
         return {}
     layer, p = match.layer, match.spelling.polynomial
     size = spelled_magnitude(layer, p, samples)
-    if square_cost(layer, p, samples) <= SQUARE_COST:
+    dtype = match.incoming.dtype
+    margin = ROUNDOFF[dtype.name] / 2**-53 if dtype == np.float64 else 1.0
+    if square_cost(layer, p, samples) <= SQUARE_COST * margin:
         return {"spelled_size": size}
     kept = p.first if match.spelling.resizable else Quadratic.around(common_centre(layer, metric))
     return {"spelled_size": size, "kept": kept}

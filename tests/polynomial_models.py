@@ -84,7 +84,8 @@ def polynomial_layer(body: str, kind: str = "float", **other: Any) -> ModelProto
     """A layer 3-6-2 with this polynomial between two Gemms."""
     found = {**WEIGHTS, **CONSTANTS, **other}
     words = set(GEMMS.format(body).replace("(", " ").replace(")", " ").replace(",", " ").split())
-    used = {n: np.asarray(a).astype(KINDS[kind]) for n, a in found.items() if n in words}
+    used: dict[str, Any] = {}
+    used |= {n: np.asarray(a).astype(KINDS[kind]) for n, a in found.items() if n in words}
     return build(GEMMS.format(body), inputs=f"{kind}[N,3] x", outputs=f"{kind}[N,2] y", **used)
 
 

@@ -33,17 +33,17 @@ from onnxfde.graph.affine_maps import (
 from onnxfde.graph.inner_nodes import AFFINE, hidden_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import bodies, label, op
-from onnxfde.graph.polynomials import (
+from onnxfde.graph.polynomials import polynomial_of
+from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
+from onnxfde.graph.regions import (
     Parts,
     Region,
     check_closed,
     next_map,
     parts_of,
-    polynomial_of,
     region_behind,
     starts_layer,
 )
-from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer

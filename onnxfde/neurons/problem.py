@@ -185,7 +185,7 @@ class Problem:
     def evened(self, layer: Layer, exact: bool = True) -> Layer:
         """The same layer with the scales that suit how it is stored."""
         if self.kept is not None:
-            return recentred(layer, self.layer, self.kept, self.metric)
+            return recentred(layer, self.kept, self.metric)
         return balanced(layer, self.layer, self.metric, exact)
 
     def read_back(self, layer: Layer) -> Layer:

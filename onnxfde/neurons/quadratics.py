@@ -24,6 +24,10 @@ SQUARE_COST = 4.0
 within which results count as equal, 8 are left to the runtime, which needs one or two for a sum of
 a few products. Chosen; not tuned."""
 
+FAR = 4.0
+"""A neuron is scaled if it rounds by more than this many times what it has to; others keep their
+weights exactly. Chosen; not tuned."""
+
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
@@ -139,20 +143,23 @@ def common_centre(squares: Layer, metric: Metric) -> float:
     return float(np.exp2(np.round(np.log2(size)))) if size > 0 else 1.0
 
 
-def recentred(squares: Layer, original: Layer, p: Quadratic, metric: Metric) -> Layer:
-    """The same layer, scaled so that u·z − β is no larger than in the original where it can be."""
+def recentred(squares: Layer, p: Quadratic, metric: Metric) -> Layer:
+    """The same layer, scaled so that its polynomials round little.
+
+    A neuron's part of the output rounds by u·|V|/α²·(t² + 2|β|·|t|) with t = α·u·z − β, which is
+    small if α takes the mean of u·z to β, or its spread if that is larger.
+    """
     centre = float(p.centre[0])
     rows = metric.whiten(squares.incoming)
     mean, spread = rows[:, -1], np.linalg.norm(rows[:, :-1], axis=1)
-    reach = np.max(distances(metric.whiten(original.incoming), centre), initial=0.0)
     size = np.where(mean < 0, -1.0, 1.0) * np.maximum(np.abs(mean), spread)
-    near = (distances(rows, centre) <= reach) | (size == 0)
-    scale = np.where(near, 1.0, centre / np.where(size == 0, 1.0, size))
+    scale = centre / np.where(size == 0, centre, size)
+
+    def rounding(scale: FloatArray) -> FloatArray:
+        t = np.hypot(scale * spread, scale * mean - centre)
+        return np.asarray(t * (t + 2 * abs(centre)) / scale**2)
+
+    scale[rounding(np.ones_like(scale)) <= FAR * rounding(scale)] = 1.0
     return replace(
         squares, incoming=squares.incoming * scale[:, None], outgoing=squares.outgoing / scale**2
     )
-
-
-def distances(rows: FloatArray, centre: float) -> FloatArray:
-    """The root mean square of u·z − β, for whitened rows."""
-    return np.asarray(np.hypot(np.linalg.norm(rows[:, :-1], axis=1), rows[:, -1] - centre))

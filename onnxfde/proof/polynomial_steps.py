@@ -16,7 +16,8 @@ import numpy as np
 
 from onnxfde.graph.affine_maps import Layout, NoMatch
 from onnxfde.graph.model import Graph
-from onnxfde.graph.polynomials import Region, polynomial_of
+from onnxfde.graph.polynomials import polynomial_of
+from onnxfde.graph.regions import Region
 from onnxfde.neurons.intervals import gamma
 from onnxfde.neurons.quadratics import Quadratic
 from onnxfde.numbers import FloatArray

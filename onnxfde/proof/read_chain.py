@@ -29,8 +29,8 @@ from onnxfde.graph.inner_nodes import (
 from onnxfde.graph.match import activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
-from onnxfde.graph.polynomials import Region, region_behind
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.regions import Region, region_behind
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.chain_bounds import Maps

@@ -14,8 +14,9 @@ from onnxfde.graph.edit import write_layer
 from onnxfde.graph.magnitude import magnitude_model
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
-from onnxfde.graph.polynomials import polynomial_of, region_behind
+from onnxfde.graph.polynomials import polynomial_of
 from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.regions import region_behind
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
 from tests.models import Array, build, outputs_of, shapes
 from tests.polynomial_models import (
@@ -138,10 +139,11 @@ def test_two_layers_in_a_chain_are_both_merged() -> None:
     rng = np.random.default_rng(4)
     sizes = {"W": (3, 4), "b": (4,), "M": (8, 3), "d": (3,)}
     drawn = {n: rng.normal(size=shape).astype(np.float32) for n, shape in sizes.items()}
+    doubled: dict[str, Any] = {n: np.concatenate([a, a], axis=-1) for n, a in drawn.items()}
     model = build(
         "h = MatMul(x, W) g = Add(h, b) p = Mul(g, g) s = Add(g, p) k = MatMul(s, M) "
         "n = Add(k, d) q = Add(n, one) t = Mul(n, q) y = MatMul(t, V)",
-        **{name: np.concatenate([a, a], axis=-1) for name, a in drawn.items()},
+        **doubled,
         V=rng.normal(size=(6, 2)).astype(np.float32),
         one=np.float32(1),
     )
@@ -259,19 +261,22 @@ def trees(draw: st.DrawFn) -> tuple[ModelProto, str]:
 def test_random_trees_compute_the_coefficients_that_are_read(made: tuple[ModelProto, str]) -> None:
     model, value = made
     region = region_behind(Graph(model), value, "")
-    read = (Graph(model), region.nodes, "h", value, 4, "rows")
-    p, size = polynomial_of(*read), polynomial_of(*read, absolute=True)
+    p, size = (
+        polynomial_of(Graph(model), region.nodes, "h", value, 4, "rows", absolute)
+        for absolute in (False, True)
+    )
     found, h = outputs_of(model, X)
     assert np.all(np.abs(p(h) - found) <= 1e-14 * len(model.graph.node) * size(np.abs(h)))
 
 
 def test_a_wrong_spelling_is_not_mistaken_for_a_polynomial() -> None:
     """The product of two values of one map, one of them moved to other features."""
+    sizes = {"W": (3, 3), "b": (3,), "V": (2, 3), "c": (2,)}
+    ones: dict[str, Any] = {name: np.ones(shape, np.float32) for name, shape in sizes.items()}
     model = build(
         GEMMS.format("t = Transpose <perm = [1, 0]> (h) s = Mul(h, t)"),
         inputs="float[3,3] x",
         outputs="float[3,2] y",
-        **{n: np.ones(shape, np.float32) for n, shape in
-           {"W": (3, 3), "b": (3,), "V": (2, 3), "c": (2,)}.items()},
-    )  # fmt: skip
+        **ones,
+    )
     assert find_layers(Graph(model)) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 import onnxfde
 from onnxfde.graph.model import Graph
-from onnxfde.graph.polynomials import region_behind
 from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.regions import region_behind
 from onnxfde.neurons.intervals import gamma
 from onnxfde.proof.polynomial_steps import polynomial_step
 from tests.models import build
@@ -82,13 +83,14 @@ def exact_coefficients(numbers: tuple[float, ...]) -> tuple[Fraction, Fraction, 
 
 def product_of_lines(numbers: tuple[float, ...]) -> ModelProto:
     names = ("k", "l", "m", "n", "o", "p")
+    constants: dict[str, Any] = dict(zip(names, map(np.asarray, numbers), strict=True))
     return build(
         "h = MatMul(x, W) k1 = Mul(h, k) l1 = Add(k1, l) m1 = Mul(m, h) n1 = Add(n, m1) "
         "q = Mul(l1, n1) z = Mul(h, h) z1 = Mul(z, o) t = Sub(q, z1) w = Mul(h, p) s = Add(t, w)",
         inputs="double[N,3] x",
         outputs="double[N,1] s",
         W=np.ones((3, 1)),
-        **{name: np.asarray(a) for name, a in zip(names, numbers, strict=True)},
+        **constants,
     )
 
 
