@@ -65,12 +65,14 @@ def bench_command(
 
     The models take turns, run by run, and are compared with the first one.
     """
+    from onnxfde.command.inspection_table import show_times
     from onnxfde.command.progress_bar import progress_bar
+    from onnxfde.command.terminal import console
     from onnxfde.machines.benchmark import bench
 
     with interruptible(json_file):
         refuse_json_target(json_file, (*models, data))
-        with progress_bar(quiet, verbose) as progress:
+        with progress_bar(quiet, verbose) as progress, progress.timed("bench"):
             found = bench(
                 models,
                 targets=target or ["cpu"],
@@ -84,7 +86,9 @@ def bench_command(
                 progress=progress,
             )
         write_json(json_file, found.to_json())
-    print_comparison(found, quiet or json_file == STDOUT)
+    silent = quiet or json_file == STDOUT
+    print_comparison(found, errors_only=silent)
+    show_times(console(), progress.seconds if verbose and not silent else {})
     if found.failed:
         raise typer.Exit(1)
 

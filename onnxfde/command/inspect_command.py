@@ -42,7 +42,7 @@ def inspect_command(
     with interruptible(json_file):
         refuse_json_target(json_file, (model, data))
         limits = range_of(input_range)
-        with progress_bar(quiet, verbose) as progress:
+        with progress_bar(quiet, verbose) as progress, progress.timed("inspect"):
             found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
         write_json(json_file, strict_json(asdict(found)))
     if not quiet:

@@ -40,6 +40,7 @@ def verify_command(
     of the outputs of A. max and mean: of the absolute difference.
     """
     from onnxfde import pipeline
+    from onnxfde.command.inspection_table import show_times
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.report_table import show_verification
     from onnxfde.command.terminal import console
@@ -48,12 +49,13 @@ def verify_command(
     with interruptible(json_file):
         refuse_json_target(json_file, (model, other, data))
         limits = range_of(input_range)
-        with progress_bar(quiet, verbose) as progress:
+        with progress_bar(quiet, verbose) as progress, progress.timed("verify"):
             found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
         write_json(json_file, strict_json(asdict(found)))
     silent = quiet or json_file == STDOUT
     if not silent:
         show_verification(console(), found)
+        show_times(console(), progress.seconds if verbose else {})
     if found.unverified:
         if silent:
             say(f"onnxfde: not verified: {found.unverified}", err=True)

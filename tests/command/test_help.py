@@ -34,7 +34,7 @@ def test_a_page_fits_80_columns_and_cuts_nothing(command: str) -> None:
 def test_arguments_are_named_as_in_the_usage_line() -> None:
     text = page("optimize")
     assert "Usage: onnxfde optimize [OPTIONS] IN OUT\n" in text
-    assert "\nArguments:\n  IN   The model, an .onnx file.\n  OUT  " in text
+    assert re.search(r"\nArguments:\n  IN   The model, an .onnx file\..*\n  OUT  ", text)
     assert "Usage: onnxfde bench [OPTIONS] MODEL...\n" in page("bench")
 
 

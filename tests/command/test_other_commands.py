@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_demo_shows_a_report_and_can_keep_its_files(tmp_path: Path) -> None:
     done = run("demo", "--save", tmp_path)
     assert done.exit_code == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["gly-small.onnx", "gly.npz", "gly.onnx"]
+
+
+@pytest.mark.parametrize(
+    "command", [("inspect", "M"), ("verify", "M", "M"), ("bench", "M", "--seconds", "0")]
+)
+def test_verbose_adds_the_time_and_quiet_leaves_nothing(
+    model: Path, command: tuple[str, ...]
+) -> None:
+    words = [model if word == "M" else word for word in command]
+    assert "time: " not in run(*words).stdout
+    assert re.search(r"^time: .*\d s$", run(*words, "-v").stdout, re.MULTILINE)
+    assert run(*words, "-q").output == ""
 
 
 def test_version() -> None:
