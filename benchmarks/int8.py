@@ -1,9 +1,9 @@
 """How much do 8 bits cost a merged network, and one that is not merged?
 
 Needs the extra `paper` and the shared folder. Two networks on MNIST: `cryptonets_square`, whose
-layer 400-128-10 follows a Conv, and a trained 784-256-10. Both are merged with 4,000 unlabelled
-training images; errors and accuracies are those on the 10,000 test images. "int8 part" is the
-relative error against the same network in float32.
+layer 400-128-10 follows a Conv, and a trained 784-256-10. Both are merged by `minimal` with 4,000
+unlabelled training images; errors and accuracies are those on the 10,000 test images. "int8 part"
+is the relative error against the same network in float32.
 
 - onnxruntime: the original after `quantize_dynamic` or `quantize_static` with default settings
 - `--int8`: the original after quantization with our settings

@@ -70,9 +70,9 @@ def main() -> None:
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     wanted = set(filter(None, options.only.split(",")))
-    for get in [] if options.report else nets():
-        net = get()
-        if not wanted or net.name in wanted:
+    for name, get in ({} if options.report else nets()).items():
+        if not wanted or name in wanted:
+            net = get()
             for part in [options.part] if options.part else PARTS:
                 print(f"measuring {net.name}, {part}", flush=True)
                 results[net.name] = measured(net, part, results.get(net.name, {}))

@@ -69,9 +69,10 @@ def planted(inputs: int, neurons: int, seed: int = 0) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def nets() -> list[Callable[[], Net]]:
-    """A function for every network: each is made only when it is measured."""
-    return [*(partial(planted_net, d, n) for d, n in SHAPES), cryptonets, third_variant]
+def nets() -> dict[str, Callable[[], Net]]:
+    """A function for every network, by its name: each is made only when it is measured."""
+    planted_nets = {f"{d}-{n}-{d}": partial(planted_net, d, n) for d, n in SHAPES}
+    return {**planted_nets, "cryptonets_square": cryptonets, "GLY-variant-3": third_variant}
 
 
 def planted_net(inputs: int, neurons: int) -> Net:
