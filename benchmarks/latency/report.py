@@ -14,7 +14,8 @@ the original: in median time on this machine, with a 95 % interval where it is w
 counted instructions on ARM (a cost, not a time). "pruned like" sets the smallest weights to zero
 until as many are left as in the merged network; dense kernels multiply zeros all the same. int8 is
 dynamic. "differs" is the largest difference between an output on emulated ARM and on this machine,
-relative to the largest output. The time of the planted networks depends on their shape only."""
+relative to the largest output. The time of the planted networks (d-n-d) depends on their shape
+only; they are merged by `refit`, the real ones by `minimal`."""
 TIME_HEADER = "variant | bytes | parameters | mult-adds"
 VAGUE = 1.1
 """An interval is shown where its ends differ by more than this factor; chosen."""
