@@ -238,6 +238,8 @@ class Options(MergeOptions):
     def given(cls, eps: float | None, **more: Unpack[MoreOptions]) -> Options:
         """Options as Python callers write them: a single glob, ε of layers as a mapping."""
         settled: dict[str, Any] = {name: plain_number(value) for name, value in more.items()}
+        if unknown := sorted(settled.keys() - MoreOptions.__annotations__.keys()):
+            raise UsageError(f"optimize takes no option '{unknown[0]}'")
         for name in ("layers", "skip"):
             settled[name] = as_globs(name, settled.get(name, ()))
         by_layer = settled.get("layer_eps") or {}

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from onnxfde import __version__
 from onnxfde.graph.match import Refusal
 from onnxfde.options import Int8
 from onnxfde.passes.result import Fold, LayerChange
@@ -102,6 +103,11 @@ class Report:
     def to_json(self) -> str:
         """The report as text."""
         return strict_json(self.to_dict())
+
+
+def versioned(findings: dict[str, Any]) -> dict[str, Any]:
+    """Findings with what a reader must know to understand their fields."""
+    return {"schema": SCHEMA, "version": __version__, **findings}
 
 
 def strict_json(value: Any) -> str:

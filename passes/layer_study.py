@@ -20,6 +20,7 @@ from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
+from onnxfde.numbers import FloatArray
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
 from onnxfde.passes.stored_form import stored_form
@@ -45,16 +46,24 @@ class LayerStudy:
     """A warning about what is known of its inputs."""
     verdict: Evidence | None = None
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
+    wider_samples: FloatArray | None = None
+    """Inputs of the layer under another assumption."""
 
     def measured_error(self, after: Layer, merged: bool) -> float:
-        """The change on rows kept for the verdict, else on rows held out, else on the samples."""
+        """The change on rows kept for the verdict, else on rows held out, else on the samples.
+
+        Under two assumptions about the inputs the larger change counts.
+        """
         if not merged:
             return 0.0
         if self.verdict is not None:
             return self.verdict.error(after)
-        if self.problem.evidence is not None:
-            return self.problem.evidence.held_out.error(after)
-        return self.problem.layer.change_to(after, self.problem.samples)
+        before, evidence = self.problem.layer, self.problem.evidence
+        own = before.change_to(after, self.problem.samples)
+        own = own if evidence is None else evidence.held_out.error(after)
+        if self.wider_samples is None:
+            return own
+        return max(own, before.change_to(after, self.wider_samples))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +156,7 @@ class LayerStudies:
 
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
         inputs = self.fitting.inputs(now)
+        wider = self.wider.inputs(now) if self.wider else None
         evidence = (
             self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
         )
@@ -159,11 +169,12 @@ class LayerStudies:
             seed=self.options.seed,
             int8=self.options.int8 is not None,
             name=now.name,
-            other_metrics=(self.wider.inputs(now).metric,) if self.wider else (),
+            other_metrics=(wider.metric,) if wider else (),
             **stored_form(now, inputs.metric, inputs.samples),
         )
         frontier = frontier_of(problem, self.options, self.context.progress)
-        return LayerStudy(problem, frontier, inputs.remark, self._verdict(now, found))
+        verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
+        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
 
     def _verdict(self, now: Match, found: Match) -> Evidence | None:
         if self.verdict is None:

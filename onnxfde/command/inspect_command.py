@@ -37,15 +37,15 @@ def inspect_command(
     from onnxfde import inspection
     from onnxfde.command.inspection_table import show_inspection
     from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.report import strict_json
+    from onnxfde.report import strict_json, versioned
 
     with interruptible(json_file):
         refuse_json_target(json_file, (model, data))
         limits = range_of(input_range)
         with progress_bar(quiet, verbose) as progress, progress.timed("inspect"):
             found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
-        write_json(json_file, strict_json(asdict(found)))
-    if not quiet:
+        write_json(json_file, strict_json(versioned(asdict(found))))
+    if not quiet and found.layers:
         remark_on_range(data, input_range)
     if not quiet and json_file != STDOUT:
         show_inspection(found, progress.seconds if verbose else {})

@@ -215,7 +215,7 @@ def optimize_command(given: OptimizeArguments) -> None:
 
     with interruptible(None if given.dry_run else given.out, given.json_file):
         report = optimize_and_write(given)
-    if not given.quiet:
+    if not given.quiet and report.layers:
         remark_on_range(given.data, given.input_range)
     silent = given.quiet or given.json_file == STDOUT
     if not silent:

@@ -44,23 +44,27 @@ def verify_command(
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.report_table import show_verification
     from onnxfde.command.terminal import console
-    from onnxfde.report import strict_json
+    from onnxfde.report import strict_json, versioned
 
     with interruptible(json_file):
         refuse_json_target(json_file, (model, other, data))
         limits = range_of(input_range)
         with progress_bar(quiet, verbose) as progress, progress.timed("verify"):
             found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
-        write_json(json_file, strict_json(asdict(found)))
+        write_json(json_file, strict_json(versioned(asdict(found))))
     silent = quiet or json_file == STDOUT
     if not silent:
-        show_verification(console(), found)
+        show_verification(console(), found, cure="")
         show_times(console(), progress.seconds if verbose else {})
     if found.unverified:
         if silent:
             say(f"onnxfde: not verified: {found.unverified}", err=True)
         raise typer.Exit(1)
     error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
-    if tolerance is not None and not (error or 0.0) <= tolerance:
+    if tolerance is None:
+        return
+    if not (error or 0.0) <= tolerance:
         say(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
         raise typer.Exit(1)
+    if not silent:
+        say(f"within the tolerance {tolerance:g}")
