@@ -159,6 +159,8 @@ class Optimization:
         inputs = inputs.parted() if options.verify else inputs
         merging = asdict(MergeNeurons.of(options))
         settings = {**merging, "data": data_hash, "input_range": list(inputs.limits)}
+        if inputs.verdict is not None:
+            settings["verdict_rows"] = inputs.verdict.rows
         limit = options.max_certified_error
         if limit is not None:
             settings["max_certified_error"] = [limit, inputs.box_given]

@@ -157,6 +157,7 @@ class LayerStudies:
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
+        wider = wider if wider and wider.remark is None else None
         evidence = (
             self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
         )

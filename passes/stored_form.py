@@ -21,6 +21,16 @@ from onnxfde.neurons.quadratics import (
 )
 from onnxfde.numbers import ROUNDOFF, FloatArray
 
+DOUBLE_MARGIN = ROUNDOFF["float64"] / 2**-53
+"""Three bits of double precision are left to our own work, and squares may use them."""
+LARGEST_SHIFT = {
+    "float16": 2.0**12,
+    "bfloat16": 2.0**120,
+    "float32": 2.0**120,
+    "float64": 2.0**1000,
+}
+"""The largest shift that a type can store, with room for its sums; a power of two."""
+
 
 class StoredForm(TypedDict, total=False):
     """The fields of `Problem` that say how a layer is written in the graph."""
@@ -36,8 +46,12 @@ def stored_form(match: Match, metric: Metric, samples: FloatArray) -> StoredForm
     layer, p = match.layer, match.spelling.polynomial
     size = spelled_magnitude(layer, p, samples)
     dtype = match.incoming.dtype
-    margin = ROUNDOFF[dtype.name] / 2**-53 if dtype == np.float64 else 1.0
-    if square_cost(layer, p, samples) <= SQUARE_COST * margin:
+    if square_cost(layer, p, samples) <= SQUARE_COST * (
+        DOUBLE_MARGIN if dtype == np.float64 else 1
+    ):
         return {"spelled_size": size}
-    kept = p.first if match.spelling.resizable else Quadratic.around(common_centre(layer, metric))
+    kept = p.first
+    if not match.spelling.resizable:
+        most = LARGEST_SHIFT[dtype.name]
+        kept = Quadratic.around(min(common_centre(layer, metric), most))
     return {"spelled_size": size, "kept": kept}

@@ -17,6 +17,7 @@ from onnxfde.command.json_output import (
     refuse_json_target,
     write_json,
 )
+from onnxfde.errors import UsageError
 
 
 def verify_command(
@@ -46,6 +47,8 @@ def verify_command(
     from onnxfde.command.terminal import console
     from onnxfde.report import strict_json, versioned
 
+    if tolerance is not None and not tolerance >= 0:
+        raise UsageError(f"--tolerance {tolerance} is not a number ≥ 0")
     with interruptible(json_file):
         refuse_json_target(json_file, (model, other, data))
         limits = range_of(input_range)

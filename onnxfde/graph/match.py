@@ -47,9 +47,15 @@ from onnxfde.graph.regions import (
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
+from onnxfde.numbers import FloatArray
 
 NUMPY_BROADCASTING = 7
 """The opset since which elementwise operators broadcast as in numpy (ONNX)."""
+
+
+LARGEST_CENTRE = 2.0**24
+"""How many times b/2a may exceed a neuron's weights: in h + b/2a float64 then keeps 29 bits of h,
+more than float32 has."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,7 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     p = None
     if not plain:
         p = core_polynomial(graph, parts, layer.neurons, incoming.layout)
+        check_centres(p, rows)
         layer = completed_layer(layer, p)
     if not layer.finite:
         raise NoMatch("a weight is NaN or infinite")
@@ -213,10 +220,17 @@ def core_polynomial(graph: Graph, parts: Parts, features: int, layout: Layout) -
     p = polynomial_of(graph, parts.core, parts.argument, parts.value, features, layout)
     lines = np.flatnonzero(p.square == 0)
     if len(lines) == features:
-        raise NoMatch("it is linear: its square terms cancel")
+        raise NoMatch("it is linear: its square terms are 0 or cancel")
     if len(lines):
         raise NoMatch(f"it is linear, not quadratic, for {len(lines)} of {features} features")
     return p
+
+
+def check_centres(p: Quadratic, rows: FloatArray) -> None:
+    """Refuse a linear term beside which the square is lost in float64: h in (h + b/2a)²."""
+    centres, sizes = np.abs(p.centre), np.linalg.norm(rows, axis=1)
+    if not np.all(centres <= LARGEST_CENTRE * sizes):
+        raise NoMatch("its square term is too small beside its linear one")
 
 
 def has_scalars(graph: Graph, parts: Parts) -> bool:

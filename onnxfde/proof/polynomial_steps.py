@@ -80,7 +80,7 @@ def polynomial_step(graph: Graph, region: Region, features: int, layout: Layout)
     read = (graph, region.nodes, region.first.output[0], region.value, features, layout)
     p, size = polynomial_of(*read), polynomial_of(*read, absolute=True)
     steps = NODE_STEPS * (len(region.nodes) + 1)
-    if np.any(p.square) and not np.all(gamma(steps) * size.square <= np.abs(p.square) / 4):
+    if np.any(size.square) and not np.all(gamma(steps) * size.square <= np.abs(p.square) / 4):
         raise NoMatch("its square terms are missing or nearly cancel")
     finite = all(np.isfinite(a).all() for a in (size.square, size.linear, size.constant))
     if not finite:

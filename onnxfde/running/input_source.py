@@ -30,7 +30,8 @@ class InputSource:
     data: Samples | None = None
     """The data that layers are fitted to and chosen by."""
     verdict: Samples | None = None
-    """Data that is neither, on which the result is measured."""
+    """Data that is neither, on which the result is measured; only its range counts before that, for
+    the certificate."""
     box_given: bool = False
     """Whether the user gave the range, so that the certificate covers it even if there is data."""
 
@@ -67,7 +68,7 @@ class InputSource:
         if self.wider is None:
             return text
         low, high = self.wider.limits
-        return f"{text} or in [{low:g}, {high:g}], whichever gives the larger error"
+        return f"{text} or, where that gives a larger error, in [{low:g}, {high:g}]"
 
     def verification_samples(self, graph: Graph) -> Samples:
         """The inputs on which models are compared: data kept for it, or random inputs."""

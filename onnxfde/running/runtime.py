@@ -45,6 +45,8 @@ LOG_FATAL_ONLY = 4
 """onnxruntime's log level for fatal errors; other errors reach Python as exceptions."""
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
+ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]
+"""Optimizations that put a factor in double precision into a float32 attribute."""
 FLOAT_OUTPUT = ["Gemm", "MatMul"]
 """Operators whose outputs stay in floating point in a model quantized with static ranges."""
 
@@ -101,7 +103,10 @@ def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> RunModel:
     """A session for a model in either format, `without` some optimizations."""
     try:
         session = onnxruntime.InferenceSession(
-            raw, options, ["CPUExecutionProvider"], disabled_optimizers=list(without)
+            raw,
+            options,
+            ["CPUExecutionProvider"],
+            disabled_optimizers=[*without, *ROUNDED_TO_FLOAT32],
         )
     except ORT_ERRORS as error:
         raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None

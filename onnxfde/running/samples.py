@@ -70,8 +70,7 @@ class Samples:
 
     def some(self, most: int) -> Samples:
         """At most this many samples, evenly spread over all of them."""
-        rows = self.rows
-        step = lcm_batch(self.specs)
+        rows, step = self.rows, self._together
         if rows <= most or (step > 1 and rows < 2 * step):
             return self
         pick = np.unique(np.linspace(0, rows // step - 1, max(most // step, 1)).astype(int))
@@ -83,7 +82,7 @@ class Samples:
 
         The same samples are kept whenever as many are given: nothing else decides.
         """
-        step, lengths = lcm_batch(self.specs), {len(a) for a in self.arrays.values()}
+        step, lengths = self._together, {len(a) for a in self.arrays.values()}
         groups = self.rows // step
         if self.rows < FEWEST_PARTED or groups < VERDICT_SHARE or len(lengths) > 1:
             return None
@@ -127,6 +126,12 @@ class Samples:
         if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
         return BATCH if self._dynamic else spec.fixed_batch or 1
+
+    @property
+    def _together(self) -> int:
+        """How many consecutive samples fill every fixed batch."""
+        whole = [s for s in self.specs if self.arrays[s.name].ndim == len(s.dims)]
+        return lcm_batch(tuple(whole))
 
     @property
     def _dynamic(self) -> bool:

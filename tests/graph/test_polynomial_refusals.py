@@ -27,7 +27,10 @@ def refusals(model: ModelProto) -> list[str]:
     [
         ("q = Mul(h, h) p = Mul(q, holes) s = Add(p, h)",
          "it is linear, not quadratic, for 2 of 6 features"),
-        ("q = Mul(h, h) p = Sub(q, q) s = Add(p, h)", "it is linear: its square terms cancel"),
+        (
+            "q = Mul(h, h) p = Sub(q, q) s = Add(p, h)",
+            "it is linear: its square terms are 0 or cancel",
+        ),
         ("q = Mul(h, h) s = Mul(q, h)", "Mul 's' makes a polynomial of degree 3 or more"),
         ("q = Mul(h, h) p = Mul(q, q) s = Add(p, h)", "degree 3 or more"),
         ("q = Mul(h, h) p = Pow(h, three) s = Add(q, p)", "an exponent other than 1 and 2"),

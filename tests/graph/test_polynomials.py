@@ -280,3 +280,11 @@ def test_a_wrong_spelling_is_not_mistaken_for_a_polynomial() -> None:
         **ones,
     )
     assert find_layers(Graph(model)) == ([], [])
+
+
+@pytest.mark.parametrize("tiny", [1e-9, 1e-14, 1e-18])
+def test_a_square_that_is_lost_beside_its_linear_term_is_refused(tiny: float) -> None:
+    model = polynomial_layer(COSTLY["1e-4·x² + x"], tiny=tiny)
+    matches, refused = find_layers(Graph(model))
+    assert not matches
+    assert [r.reason for r in refused] == ["its square term is too small beside its linear one"]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onnxfde
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.regions import region_behind
@@ -116,3 +117,19 @@ def test_coefficients_are_off_by_no_more_than_their_margins(
     }
     for (found, exact), size in margins.items():
         assert abs(Fraction(found) - exact) <= gamma(step.steps) * float(size)
+
+
+def test_square_terms_that_cancel_in_float64_alone_are_not_taken_for_a_line() -> None:
+    """(1e20·h² + h²) − 1e20·h² + h is h² + h; floating point cannot see the h²."""
+    rng = np.random.default_rng(0)
+    model = build(
+        "h = Gemm(x, W) q = Mul(h, h) k = Mul(q, huge) s = Add(k, q) t = Sub(s, k) y = Add(t, h)",
+        inputs="float[N,3] x",
+        outputs="float[N,4] y",
+        W=rng.normal(size=(3, 4)).astype(np.float32),
+        huge=np.asarray(1e20, np.float32),
+    )
+    graph = Graph(model)
+    region = region_behind(graph, "y", "")
+    with pytest.raises(NoMatch, match="its square terms are missing or nearly cancel"):
+        polynomial_step(graph, region, 4, "rows")

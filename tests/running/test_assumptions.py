@@ -8,7 +8,7 @@ import pytest
 import onnxfde
 from onnxfde.demo import demo_model
 from onnxfde.running.input_source import InputSource
-from tests.models import mlp, twins
+from tests.models import build, mlp, twins
 from tests.passes.test_one_way import chain
 
 
@@ -54,8 +54,25 @@ def test_the_report_says_what_was_assumed() -> None:
         "inputs are independent and uniform in [-2, 2]"
     )
     assert onnxfde.optimize(model, 0, input_range=(0, 2)).report.assumed == (
-        "inputs are independent and uniform in [0, 2] or in [-2, 2], "
-        "whichever gives the larger error"
+        "inputs are independent and uniform in [0, 2] or, where that gives a larger error, "
+        "in [-2, 2]"
     )
     x = np.random.default_rng(0).uniform(-1, 1, (200, 3)).astype(np.float32)
     assert onnxfde.optimize(model, 0, data={"x": x}).report.assumed is None
+
+
+def test_an_assumption_under_which_nothing_can_be_computed_does_not_count() -> None:
+    """Square roots of inputs around 0 are no numbers."""
+    rng = np.random.default_rng(0)
+    model = build(
+        "r = Sqrt(x) h = Gemm(r, A, a) s = Mul(h, h) y = Gemm(s, B)",
+        inputs="float[N,30] x",
+        A=(rng.normal(size=(30, 40)) / 6).astype(np.float32),
+        a=rng.normal(size=40).astype(np.float32),
+        B=rng.normal(size=(40, 2)).astype(np.float32),
+    )
+    report = onnxfde.optimize(model, 0.1, input_range=(0.5, 1), quotient="refit").report
+    plain = onnxfde.optimize(
+        model, 0.1, data={"x": rng.uniform(0.5, 1, (4000, 30))}, quotient="refit"
+    ).report
+    assert report.layers[0].neurons_after <= plain.layers[0].neurons_after + 3

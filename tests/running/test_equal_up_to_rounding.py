@@ -91,3 +91,19 @@ def test_eps_holds_in_half_precision_although_rounding_is_coarse(dtype: str) -> 
     assert 10 < report.layers[0].neurons_after < 24
     exact = onnxfde.optimize(model, eps=0, verify=False).report
     assert exact.parameters.after > 0.9 * (24 * (12 + 1 + 3) + 3)
+
+
+def test_factors_in_double_precision_are_not_rounded_by_the_runtime() -> None:
+    """onnxruntime would fuse the factor into a float32 attribute of the product."""
+    rng = np.random.default_rng(0)
+    rows = np.tile(rng.normal(size=(3, 3)), (2, 1)).T
+    model = build(
+        "h = MatMul(x, W) s = Mul(h, h) k = Div(s, third) y = MatMul(k, V)",
+        inputs="double[N,3] x",
+        outputs="double[N,2] y",
+        W=rows,
+        third=np.array(0.3),
+        V=rng.normal(size=(6, 2)),
+    )
+    report = onnxfde.optimize(model, eps=0).report
+    assert report.layers[0].neurons_after == 3

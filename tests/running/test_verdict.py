@@ -107,3 +107,19 @@ def test_later_layers_are_judged_on_the_same_rows() -> None:
     assert report.layers[-1].measured_error == pytest.approx(
         report.verification.relative_l2, rel=1e-3
     )
+
+
+def test_arrays_of_whole_batches_are_split_run_by_run() -> None:
+    model = mlp(*(np.ones(s, dtype=np.float32) for s in ((4, 1), (4,), (1, 4), (1,))), batch="4")
+    numbers = np.arange(120 * 4, dtype=np.float32).reshape(120, 4, 1)
+    parts = samples_of(model, x=numbers).parted()
+    assert parts is not None
+    assert [len(part.arrays["x"]) for part in parts] == [96, 24]
+
+
+def test_whether_rows_were_kept_is_part_of_the_settings() -> None:
+    reports = [
+        onnxfde.optimize(demo_model(), neurons=9, data=demo_data(), verify=verify).report
+        for verify in (True, False)
+    ]
+    assert reports[0].settings != reports[1].settings
