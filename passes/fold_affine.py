@@ -24,7 +24,7 @@ import numpy as np
 from onnxfde.graph.affine_maps import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
 from onnxfde.graph.edit import Edit
 from onnxfde.graph.inner_nodes import AFFINE
-from onnxfde.graph.match import Refusal, walk_on
+from onnxfde.graph.match import NUMPY_BROADCASTING, Refusal, walk_on
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
@@ -116,7 +116,7 @@ def find_pair(graph: Graph, node: NodeProto) -> AffinePair:
     made, read = len(first.weight), second.weight.shape[1]
     if (
         mixed
-        or graph.opset < 7
+        or graph.opset < NUMPY_BROADCASTING
         or (made, first.dtype, first.layout) != (read, second.dtype, second.layout)
     ):
         raise NoMatch("the second map reads other features than the first one makes")

@@ -59,11 +59,12 @@ class LayerStudy:
         if self.verdict is not None:
             return self.verdict.error(after)
         before, evidence = self.problem.layer, self.problem.evidence
-        own = before.change_to(after, self.problem.samples)
-        own = own if evidence is None else evidence.held_out.error(after)
-        if self.wider_samples is None:
-            return own
-        return max(own, before.change_to(after, self.wider_samples))
+        if evidence is None:
+            own = before.change_to(after, self.problem.samples)
+        else:
+            own = evidence.held_out.error(after)
+        wider = self.wider_samples
+        return own if wider is None else max(own, before.change_to(after, wider))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,6 @@ from onnxfde.running.input_source import InputSource
 
 _T = TypeVar("_T")
 
-BYTES_PER_NUMBER = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-
 
 @dataclass(frozen=True)
 class LayerChange:
@@ -44,16 +42,6 @@ class LayerChange:
     """An ε at which something would merge, if nothing did."""
     remark: str | None = None
     activation: str = "square"
-
-    @property
-    def bytes_before(self) -> int:
-        """Bytes of its weights."""
-        return self.parameters_before * BYTES_PER_NUMBER[self.dtype]
-
-    @property
-    def bytes_after(self) -> int:
-        """Bytes of the weights that are left."""
-        return self.parameters_after * BYTES_PER_NUMBER[self.dtype]
 
     @property
     def changed(self) -> bool:

@@ -26,7 +26,7 @@ FEWEST_ROWS = 100
 """Fewer rows are not used: less than ten would be held out to judge by. Chosen; not tuned."""
 BATCH_WORK = 2e8
 """Rows times unknowns of one evaluation on data, about 0.1 s on one core; where there are more
-rows, each share of `free_search` uses another part of them. Chosen; not tuned."""
+rows, each share of `free_attempts` uses another part of them. Chosen; not tuned."""
 SMALLEST_BATCH = 1000
 """But no part has fewer rows than this, so that it is representative. Chosen; not tuned."""
 

@@ -33,7 +33,7 @@ LAYER_FACTOR = 4
 """Work of a layer's certificate in units of the work for the forms of one layer: two layers, value
 and change. An estimate from `layer_bounds`."""
 WINDOW_FACTOR = 10
-"""Runs of a convolution or pool per certificate: eight in `rules.weighted_sum`, rounded up."""
+"""Runs of a convolution or pool per certificate: eight in `weighted_sum`, rounded up."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
                                                run, `static` measures them once on the data
 
 Merging takes the rounding into account: a step s of a hidden value h_r moves the outputs by V_r·s,
-so `free_search` avoids large V that cancel, and `balance` makes the hidden values equally large.
+so `free_attempts` avoids large V that cancel, and `balance` makes the hidden values equally large.
 """
 
 from __future__ import annotations
