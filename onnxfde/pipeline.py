@@ -6,6 +6,7 @@ open model and data → merge neurons → fold affine maps → certify → compa
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,9 @@ from onnxfde.errors import DataError
 from onnxfde.graph import files
 from onnxfde.graph.model import Graph, check
 from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.saving import saving, stage_copy, stage_model
 from onnxfde.graph.size import count_parameters, stored_bytes
+from onnxfde.graph.staging import Stage
 from onnxfde.graph.stamp import is_own_work, stamp
 from onnxfde.inspection import why_nothing
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
@@ -46,21 +49,36 @@ class Result:
     samples: Samples | None
     """The inputs on which it was compared with the original; None if it was not."""
 
-    def save(self, path: str | Path) -> Report:
+    data: Path | None = None
+    """The file that the data was read from, if it was."""
+
+    def save(self, path: str | Path, report_file: str | Path | None = None) -> Report:
         """Write the model (a copy of the input if nothing changed); returns the completed report.
 
-        If the name ends in .ort, it is written in onnxruntime's own format.
+        If the name ends in .ort, it is written in onnxruntime's own format. With `report_file`, the
+        report goes there as JSON; both files are replaced, or none.
         """
-        target, start, report = Path(path), time.perf_counter(), self.report
-        if files.is_ort(target):
-            ort_format.save_ort(Graph(self.model, self.source.graph.folder), target, self.samples)
-            report = replace(report, bytes=Change(report.bytes.before, target.stat().st_size))
-        elif report.changed or self.source.path is None:
-            files.save_model(self.model, target, self.source.graph, self.source.path)
-        else:
-            files.copy_unchanged(self.model, self.source.path, target)
-        seconds = {**report.seconds, "save": time.perf_counter() - start}
-        return replace(report, output_sha256=files.sha256(target), seconds=seconds)
+        target, start = Path(os.path.realpath(path)), time.perf_counter()
+        with saving(target, self.source, self.data) as stage:
+            report = self.staged(stage)
+            seconds = {**report.seconds, "save": time.perf_counter() - start}
+            report = replace(report, seconds=seconds)
+            if report_file is not None:
+                stage.write_beside(Path(report_file), report.to_json())
+        return report
+
+    def staged(self, stage: Stage) -> Report:
+        """Write everything to temporary files."""
+        report, source = self.report, self.source
+        if files.is_ort(stage.path):
+            graph = Graph(self.model, source.graph.folder)
+            made = ort_format.stage_ort(stage, graph, self.samples)
+            size = Change(report.bytes.before, made.stat().st_size)
+            return replace(report, bytes=size, output_sha256=files.sha256(made))
+        if report.changed or source.path is None:
+            return replace(report, output_sha256=stage_model(stage, self.model, source))
+        stage_copy(stage, source)
+        return replace(report, output_sha256=source.sha256)
 
 
 def optimize(
@@ -275,7 +293,14 @@ class Optimization:
     def result(self, model: ModelProto, report: Report) -> Result:
         """A result of this run."""
         samples = self.side_by_side.samples
-        return Result(model, report, self.source, None if isinstance(samples, str) else samples)
+        data = self.options.data
+        return Result(
+            model,
+            report,
+            self.source,
+            None if isinstance(samples, str) else samples,
+            Path(data) if isinstance(data, str | Path) else None,
+        )
 
 
 def samples_to_compare(graph: Graph, inputs: InputSource, wanted: bool) -> Samples | str:

@@ -112,7 +112,21 @@ def versioned(findings: dict[str, Any]) -> dict[str, Any]:
 
 def strict_json(value: Any) -> str:
     """A value as JSON text; numbers that JSON does not have (NaN, infinity) become null."""
-    return json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return escaped(text, "utf-8")
+
+
+def escaped(text: str, encoding: str) -> str:
+    r"""JSON with escapes for the characters that an encoding does not have.
+
+    >>> escaped('"ε"', "ascii")
+    '"\\u03b5"'
+    """
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text)
+    return text
 
 
 def finite(value: Any) -> Any:

@@ -10,7 +10,7 @@ import typer
 from onnxfde.command.arguments import Quiet, Verbose, parse_batches, parse_shape, range_of
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
-from onnxfde.command.json_output import STDOUT, JsonFile, refuse_json_target, write_json
+from onnxfde.command.json_output import STDOUT, JsonFile, refuse_outputs, write_json
 
 if TYPE_CHECKING:
     from onnxfde.machines.results import Comparison
@@ -71,7 +71,7 @@ def bench_command(
     from onnxfde.machines.benchmark import bench
 
     with interruptible(json_file):
-        refuse_json_target(json_file, (*models, data))
+        refuse_outputs(models, data, json_file)
         with progress_bar(quiet, verbose) as progress, progress.timed("bench"):
             found = bench(
                 models,

@@ -43,11 +43,14 @@ def demo_command(
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.report_table import show_report
     from onnxfde.demo import demo_data, demo_model
-    from onnxfde.graph import files
+    from onnxfde.graph.files import make_folder
+    from onnxfde.graph.overwriting import InputFiles, refuse_overwriting
 
     with interruptible(save and save / SMALL):
         if save is not None:
-            files.make_folder(save)
+            make_folder(save)
+            copies = [save / file.name for file in (demo_model(), demo_data())]
+            refuse_overwriting([*copies, save / SMALL], InputFiles((demo_model(),), demo_data()))
         with progress_bar(quiet, verbose) as progress:
             result = pipeline.optimize(demo_model(), eps, data=demo_data(), progress=progress)
         report = result.report if save is None else saved(result, save)
@@ -65,10 +68,10 @@ def demo_command(
 def saved(result: Result, folder: Path) -> Report:
     """Write the model, its data and the result; returns the completed report."""
     from onnxfde.demo import demo_data, demo_model
-    from onnxfde.graph import files
+    from onnxfde.graph.staging import copy_file
 
     for file in (demo_model(), demo_data()):
-        files.copy_file(file, folder / file.name)
+        copy_file(file, folder / file.name)
     return result.save(folder / SMALL)
 
 

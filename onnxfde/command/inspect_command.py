@@ -17,7 +17,7 @@ from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
     STDOUT,
     JsonFile,
-    refuse_json_target,
+    refuse_outputs,
     write_json,
 )
 
@@ -40,7 +40,7 @@ def inspect_command(
     from onnxfde.report import strict_json, versioned
 
     with interruptible(json_file):
-        refuse_json_target(json_file, (model, data))
+        refuse_outputs((model,), data, json_file)
         limits = range_of(input_range)
         with progress_bar(quiet, verbose) as progress, progress.timed("inspect"):
             found = inspection.inspect(model, data=data, input_range=limits, progress=progress)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onnxfde.errors import UsageError
+from onnxfde.errors import OutputError, UsageError
 
 STDOUT = Path("-")
 """What --json takes for standard output."""
@@ -18,39 +19,67 @@ JSON_HELP = "Write all figures as JSON to FILE; - for stdout, instead of the tab
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help=JSON_HELP)]
 
 
-def refuse_json_target(target: Path | None, taken: Iterable[Path | None] = ()) -> None:
-    """Refuse, before any work, a file that cannot be written or should not be overwritten."""
-    if target is None or target == STDOUT:
+def refuse_outputs(
+    models: Iterable[Path], data: Path | None, json_file: Path | None, out: Path | None = None
+) -> None:
+    """Refuse, before any work, files that cannot be written or must not be overwritten."""
+    from onnxfde.graph.files import check_target
+    from onnxfde.graph.overwriting import InputFiles, refuse_overwriting, same_file
+
+    given = InputFiles(tuple(models), data)
+    outputs = [] if out is None else [out]
+    if out is not None and not same_file(out, given.models[0]):
+        outputs.append(Path(f"{out}.data"))
+    report = None if json_file in (None, STDOUT) else json_file
+    if report is not None:
+        if os.path.realpath(report) in map(os.path.realpath, outputs):
+            raise UsageError(f"--json {report} is another file of this run; choose another file")
+        outputs.append(report)
+    for target in outputs:
+        check_target(target)
+    refuse_overwriting(outputs, given, may_replace=out)
+    if report is not None:
+        refuse_what_is_not_json(report)
+
+
+def refuse_what_is_not_json(target: Path) -> None:
+    """Refuse to replace a file that no command of ours can have written."""
+    if not target.exists():
         return
-    if target.resolve() in [file.resolve() for file in taken if file is not None]:
-        raise UsageError(f"--json {target} is another file of this run; choose another file")
-    from onnxfde.graph import files
-
-    files.check_target(target)
-    if target.is_file():
-        with target.open("rb") as stream:
-            if stream.read(1) not in (b"", b"{"):
-                raise UsageError(f"--json {target} exists and is not JSON; choose another file")
-
-
-def write_json(target: Path | None, text: str) -> None:
-    """Write JSON to a file or to stdout; None writes nothing."""
-    if target == STDOUT:
-        typer.echo(escaped(text, sys.stdout.encoding or "ascii"), nl=False)
-    elif target is not None:
-        from onnxfde.graph import files
-
-        files.write_text(target, escaped(text, "utf-8"))
-
-
-def escaped(text: str, encoding: str) -> str:
-    r"""JSON with escapes for the characters that an encoding does not have.
-
-    >>> escaped('"ε"', "ascii")
-    '"\\u03b5"'
-    """
     try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in text)
-    return text
+        with target.open("rb") as stream:
+            start = stream.read(1)
+    except OSError as error:
+        raise OutputError(f"--json {target} cannot be read ({error.strerror})") from None
+    if start not in (b"", b"{"):
+        raise UsageError(f"--json {target} exists and is not JSON; choose another file")
+
+
+def write_json(target: Path | None, text: str, written: Path | None = None) -> None:
+    """Write JSON to a file or to stdout, None writes nothing; `written` is what is done already."""
+    if target == STDOUT:
+        write_to_stdout(text, written)
+    elif target is not None:
+        from onnxfde.graph.staging import write_text
+
+        write_text(target, text)
+
+
+def write_to_stdout(text: str, written: Path | None) -> None:
+    """Write JSON to stdout; OutputError if that is closed or full."""
+    from onnxfde.report import escaped
+
+    try:
+        sys.stdout.write(escaped(text, sys.stdout.encoding or "ascii"))
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError) as error:
+        give_up_stdout()
+        done = "" if written is None else f"{written} was written, but "
+        reason = getattr(error, "strerror", None) or "it is closed"
+        raise OutputError(f"{done}the report cannot be written to stdout ({reason})") from None
+
+
+def give_up_stdout() -> None:
+    """Let what stdout still holds go nowhere, or Python would fail to write it once more."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

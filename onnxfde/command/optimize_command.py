@@ -23,7 +23,7 @@ from onnxfde.command.arguments import (
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.dataclass_options import takes_fields
 from onnxfde.command.interruption import interruptible
-from onnxfde.command.json_output import JSON_HELP, STDOUT, refuse_json_target, write_json
+from onnxfde.command.json_output import JSON_HELP, STDOUT, refuse_outputs, write_json
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -230,22 +230,23 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     """Optimize and write; returns the report."""
     from onnxfde import pipeline
     from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.graph import files
 
-    options = given.options
-    if not given.dry_run:
-        files.check_target(given.out)
-    if given.data is not None and given.data.resolve() == given.out.resolve():
-        raise UsageError(f"OUT {given.out} is the data file; choose another file")
-    refuse_json_target(given.json_file, (given.model, given.data, given.out))
+    options, dry = given.options, given.dry_run
+    refuse_outputs((given.model,), given.data, given.json_file, None if dry else given.out)
+    report_file = None if given.json_file == STDOUT else given.json_file
     with progress_bar(given.quiet, given.verbose) as progress:
         result = pipeline.optimized(given.model, options, progress)
-        written = result.report if given.dry_run else result.save(given.out)
-    write_json(given.json_file, written.to_json())
-    return written
+        report = result.report if dry else result.save(given.out, report_file)
+    left = given.json_file if dry or given.json_file == STDOUT else None
+    write_json(left, report.to_json(), None if dry else given.out)
+    return report
 
 
 def spare_threads(*models: Path) -> None:
     """Limit BLAS to one thread for small models; must be called before numpy is imported."""
-    if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
+    try:
+        size = sum(model.stat().st_size for model in models)
+    except OSError:
+        size = 0
+    if size < SMALL_MODEL:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -14,7 +14,7 @@ from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
     STDOUT,
     JsonFile,
-    refuse_json_target,
+    refuse_outputs,
     write_json,
 )
 from onnxfde.errors import UsageError
@@ -50,7 +50,7 @@ def verify_command(
     if tolerance is not None and not tolerance >= 0:
         raise UsageError(f"--tolerance {tolerance} is not a number ≥ 0")
     with interruptible(json_file):
-        refuse_json_target(json_file, (model, other, data))
+        refuse_outputs((model, other), data, json_file)
         limits = range_of(input_range)
         with progress_bar(quiet, verbose) as progress, progress.timed("verify"):
             found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfde.graph.external_data import locate
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.graph.tensors import FLOATS, external_tensors, keyed_tensors, locate, to_array
+from onnxfde.graph.tensors import FLOATS, external_tensors, keyed_tensors, to_array
 
 
 def count_parameters(model: ModelProto, original: ModelProto | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 
-from onnxfde.errors import ModelError
+from onnxfde.graph.external_data import read_external
 from onnxfde.graph.nodes import bodies
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.numbers import Array
@@ -73,51 +72,11 @@ def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
     return (t for _, t in keyed_tensors(model) if t.data_location == TensorProto.EXTERNAL)
 
 
-@dataclass(frozen=True)
-class External:
-    """Where an external tensor's bytes are."""
-
-    file: Path
-    offset: int
-    length: int
-
-
-def locate(tensor: TensorProto, folder: Path) -> External:
-    """Find an external tensor's bytes, refusing a path that leaves the model's folder."""
-    info = {entry.key: entry.value for entry in tensor.external_data}
-    location, start, length = (info.get(key, "") for key in ("location", "offset", "length"))
-    file = folder / location
-    inside = not Path(location).is_absolute() and file.resolve().is_relative_to(folder.resolve())
-    if not location or not inside:
-        raise ModelError(f"external data '{location}' lies outside the model's folder {folder}")
-    if not file.is_file():
-        raise ModelError(f"external data file {file} is missing (tensor '{tensor.name}')")
-    if not (start or "0").isdecimal() or not (length or "0").isdecimal():
-        raise ModelError(f"tensor '{tensor.name}' has a bad offset or length in its external data")
-    offset = int(start or 0)
-    available = file.stat().st_size - offset
-    if available < 0 or int(length or 0) > available:
-        raise ModelError(f"external data file {file} is too short for tensor '{tensor.name}'")
-    return External(file, offset, int(length) if length else available)
-
-
-def set_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:
-    """Point a tensor to its bytes in a file beside the model."""
-    tensor.ClearField("raw_data")
-    del tensor.external_data[:]
-    for key, value in (("location", location), ("offset", offset), ("length", length)):
-        tensor.external_data.add(key=key, value=str(value))
-    tensor.data_location = TensorProto.EXTERNAL
-
-
 def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     """A tensor's values, read from its file if they are external."""
     if tensor.data_location != TensorProto.EXTERNAL:
         return onnx.numpy_helper.to_array(tensor)
-    place = locate(tensor, folder or Path())
-    with place.file.open("rb") as stream:
-        stream.seek(place.offset)
-        raw = stream.read(place.length)
+    raw = read_external(tensor, folder or Path())
     inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
     return onnx.numpy_helper.to_array(inline)
 

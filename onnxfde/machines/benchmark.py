@@ -13,10 +13,11 @@ from typing import Any
 from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError, UsageError
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, stored_weights
+from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.shapes import Dims
-from onnxfde.graph.tensors import external_tensors, locate
+from onnxfde.graph.tensors import external_tensors
 from onnxfde.machines.results import Comparison, ModelResult, ModelSize, TargetResult, model_result
 from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed_for, fixed_specs
 from onnxfde.machines.targets.base import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ import numpy as np
 
 from onnxfde.errors import DataError, ModelError
 from onnxfde.graph import files
+from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph, check
 from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.saving import Original
 from onnxfde.graph.size import stored_bytes
-from onnxfde.graph.tensors import external_tensors, locate
+from onnxfde.graph.staging import clear_dead_runs
+from onnxfde.graph.tensors import external_tensors
 from onnxfde.numbers import Array, Data
 from onnxfde.options import Range
 from onnxfde.running.input_source import InputSource
@@ -26,12 +30,8 @@ Model = str | Path | ModelProto
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Source(Original):
     """A model to work on and, if it came from a file, that file."""
-
-    graph: Graph
-    path: Path | None
-    sha256: str
 
     @property
     def bytes(self) -> int:
@@ -43,16 +43,19 @@ def open_model(model: Model) -> Source:
     """Read and check a model, from a file or from memory."""
     if isinstance(model, ModelProto):
         check(model, "the model")
-        raw = hashlib.sha256(model.SerializeToString())
+        raw = hashlib.sha256(files.serialized(model))
         return Source(Graph(model), None, raw.hexdigest())
     if not isinstance(model, str | Path):
         raise ModelError(f"the model is a {type(model).__name__}: give a path or a ModelProto")
     path = Path(model)
-    proto = files.read_model(path)
-    for tensor in external_tensors(proto):
-        locate(tensor, path.parent)
-    check(proto, str(path))
-    return Source(Graph(proto, path.parent), path, files.sha256(path))
+    if not os.path.lexists(path):
+        clear_dead_runs(path.parent)
+    found = files.read_model_file(path)
+    outside = {locate(tensor, path.parent).file for tensor in external_tensors(found.model)}
+    check(found.model, str(path))
+    states = [(path, found.state)]
+    states += [(file, files.FileState.of(os.stat(file))) for file in sorted(outside)]
+    return Source(Graph(found.model, path.parent), path, found.sha256, tuple(states))
 
 
 def open_model_or_ort(model: Model) -> Graph | Path:

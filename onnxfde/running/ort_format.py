@@ -6,14 +6,13 @@ can run. The file is read back and must compute what the model does before it is
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable, VerificationError
-from onnxfde.graph import files
 from onnxfde.graph.model import Graph
+from onnxfde.graph.staging import Stage
 from onnxfde.numbers import Array
 from onnxfde.running.runtime import Runner, convert, run_all
 from onnxfde.running.samples import Samples
@@ -23,18 +22,17 @@ ORT_TOLERANCE = 1e-6
 6e-8 each, since onnxruntime may reorder sums; not tuned."""
 
 
-def save_ort(graph: Graph, path: Path, samples: Samples | None) -> None:
-    """Convert a model and compare it on samples, if there are any."""
-    path = Path(os.path.realpath(path))
-    with files.staged(path) as stage:
-        made = stage.folder / "model.ort"
-        try:
-            before, after = convert(graph.model, graph.folder, made)
-            if samples is not None:
-                require_same(before, after, samples, path)
-        except RuntimeUnavailable as reason:
-            raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
-        stage.copy(made, path)
+def stage_ort(stage: Stage, graph: Graph, samples: Samples | None) -> Path:
+    """Convert a model and compare it on samples, if there are any; returns the temporary file."""
+    made, path = stage.temporary(), stage.path
+    try:
+        before, after = convert(graph.model, graph.folder, made)
+        if samples is not None:
+            require_same(before, after, samples, path)
+    except RuntimeUnavailable as reason:
+        raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
+    stage.add(made, path)
+    return made
 
 
 def require_same(before: Runner, after: Runner, samples: Samples, path: Path) -> None:
