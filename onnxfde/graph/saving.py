@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -74,7 +75,16 @@ def saving(path: Path, original: Original, data: Path | None) -> Iterator[Stage]
                     refuse_foreign(target, path)
 
         stage.check = check
+        stage.unneeded = partial(orphaned, stage)
         yield stage
+
+
+def orphaned(stage: Stage) -> tuple[str, ...]:
+    """The data file `<OUT>.data` of an old OUT, if the new one does not bring another."""
+    data = Path(f"{stage.path}.data")
+    if data in (target for _, target in stage.files) or data not in data_files(stage.path):
+        return ()
+    return (data.name,)
 
 
 def stage_model(stage: Stage, model: ModelProto, original: Original) -> str:
