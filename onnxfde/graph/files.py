@@ -143,11 +143,10 @@ def check_target(path: Path) -> None:
     try:
         if not folder.is_dir():
             raise OutputError(f"{folder}: no such folder; create it first")
-        if path.exists() and not path.is_file():
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise OutputError(f"{path} is not a file; give a file name")
-        if os.path.islink(path) and not path.exists():
-            path = Path(os.path.realpath(path, strict=False))
-            os.stat(path.parent)
+    except FileNotFoundError:
+        pass
     except OSError as error:
         raise OutputError(f"{path} cannot be written ({error.strerror or error})") from None
     if not os.access(folder, os.W_OK | os.X_OK):

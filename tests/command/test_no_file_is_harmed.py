@@ -1,0 +1,263 @@
+"""No output replaces a file that an input reads; traps of the file system end in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxfde.graph import files
+from tests.command.running import B, C, V, W, run
+from tests.command.test_errors_in_one_line import assert_one_line_error
+from tests.models import contents, mlp, twins
+
+LONG = "n" * 300
+
+
+@pytest.fixture
+def external(tmp_path: Path) -> Path:
+    """A model `e.onnx` whose weights lie in `e.data`."""
+    weights = twins(distinct=20, copies=2, inputs=8, outputs=30)
+    path = tmp_path / "e.onnx"
+    onnx.save(mlp(*weights), path, save_as_external_data=True, location="e.data", size_threshold=0)
+    return path
+
+
+def linked(kind: str, file: Path) -> Path:
+    """Another name for a file."""
+    link = file.with_name(f"{kind}-{file.name}")
+    if kind == "hard":
+        link.hardlink_to(file)
+    elif kind == "soft":
+        link.symlink_to(file)
+    return link if kind else file
+
+
+@pytest.mark.parametrize("kind", ["", "hard", "soft"])
+@pytest.mark.parametrize("options", [(), ("--skip", "*")])
+def test_out_is_no_file_with_weights_of_in(
+    external: Path, kind: str, options: tuple[str, ...]
+) -> None:
+    out = linked(kind, external.with_name("e.data"))
+    before = contents(external.parent)
+    done = run("optimize", external, out, *options)
+    assert_one_line_error(done, "is a file with weights of", 2)
+    assert contents(external.parent) == before
+
+
+@pytest.mark.parametrize("kind", ["", "hard", "soft"])
+@pytest.mark.parametrize("command", ["optimize", "inspect", "verify", "verify-b", "bench"])
+def test_no_report_replaces_a_file_that_is_read(external: Path, kind: str, command: str) -> None:
+    external.with_name("e.data").write_bytes(b"{" + external.with_name("e.data").read_bytes()[1:])
+    report = linked(kind, external.with_name("e.data"))
+    plain = external.with_name("plain.onnx")
+    onnx.save(mlp(W, B, V, C), plain)
+    words: dict[str, tuple[str | Path, ...]] = {
+        "optimize": ("optimize", external, external.with_name("o.onnx")),
+        "inspect": ("inspect", external),
+        "verify": ("verify", external, plain),
+        "verify-b": ("verify", plain, external),
+        "bench": ("bench", plain, external),
+    }
+    before = contents(external.parent)
+    done = run(*words[command], "--json", report)
+    assert_one_line_error(done, "is a file with weights of", 2)
+    assert contents(external.parent) == before
+
+
+def test_the_data_file_that_out_will_get_is_no_file_that_is_read(
+    external: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(external)
+    onnx.save(model, external, save_as_external_data=True, location="o.onnx.data", size_threshold=0)
+    before = contents(tmp_path)
+    done = run("optimize", external, tmp_path / "o.onnx", "--eps", "0")
+    assert_one_line_error(done, "o.onnx.data is a file with weights of", 2)
+    done = run("optimize", external, tmp_path / "o.onnx", "--json", tmp_path / "o.onnx.data")
+    assert_one_line_error(done, "is another file of this run", 2)
+    assert contents(tmp_path) == before
+
+
+def test_the_demo_does_not_replace_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gly.onnx", "gly.npz"):
+        (tmp_path / name).write_bytes(b"the package's")
+    monkeypatch.setattr("onnxfde.demo.demo_model", lambda: tmp_path / "gly.onnx")
+    monkeypatch.setattr("onnxfde.demo.demo_data", lambda: tmp_path / "gly.npz")
+    assert_one_line_error(run("demo", "--save", tmp_path), "choose another file to write to", 2)
+    assert contents(tmp_path) == dict.fromkeys(("gly.onnx", "gly.npz"), b"the package's")
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/dev/stdin"])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "pipe":
+        os.mkfifo(path)
+    command = [sys.executable, "-m", "onnxfde", "optimize", str(path), str(tmp_path / "o.onnx")]
+    raw = mlp(W, B, V, C).SerializeToString()
+    done = subprocess.run([*command, "--skip", "*"], input=raw, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == (
+        f"onnxfde: {path} is no regular file (a pipe or a device); give a file\n"
+    )
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_a_model_that_changes_during_the_run_is_not_copied(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnxfde import pipeline
+
+    optimized = pipeline.optimized
+
+    def meanwhile(*args: Any) -> Any:
+        found = optimized(*args)
+        onnx.save(mlp(*twins(distinct=4)), model)
+        return found
+
+    monkeypatch.setattr(pipeline, "optimized", meanwhile)
+    done = run("optimize", model, model.with_name("o.onnx"), "--skip", "*")
+    assert_one_line_error(done, "in.onnx was changed by another program; run again")
+    assert not model.with_name("o.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((LONG, "o.onnx"), "cannot be read (File name too long)"),
+        (("in.onnx", LONG), "cannot be written (File name too long)"),
+        (("in.onnx", "n" * 252), "cannot be written (File name too long)"),
+        (("in.onnx", "o.onnx", "--json", LONG), "cannot be written (File name too long)"),
+        (("in.onnx", "o.onnx", "--data", LONG), "cannot be read (File name too long)"),
+        (("loop", "o.onnx"), "cannot be read (Too many levels of symbolic links)"),
+        (("in.onnx", "loop"), "cannot be written (Too many levels of symbolic links)"),
+        (("in.onnx", "o.onnx", "--json", "loop"), "cannot be written (Too many levels of"),
+        (("in.onnx", "loop/o.onnx"), "no such folder"),
+        (("in.onnx", "o.onnx", "--json", "in.onnx/r.json"), "no such folder"),
+    ],
+)
+def test_names_that_lead_nowhere_get_one_line(
+    model: Path, args: tuple[str, ...], message: str
+) -> None:
+    folder = model.parent
+    (folder / "loop").symlink_to("loop")
+    before = contents(folder)
+    words = [word if word.startswith("--") else folder / word for word in args]
+    assert_one_line_error(run("optimize", *words), message)
+    assert contents(folder) == before
+
+
+def test_a_file_name_that_is_not_utf8_works(model: Path) -> None:
+    odd = model.with_name(os.fsdecode(b"\xff.onnx"))
+    model.rename(odd)
+    out = odd.with_name(os.fsdecode(b"\xfe.onnx"))
+    report = odd.with_name(os.fsdecode(b"\xfd.json"))
+    assert run("optimize", odd, out, "--eps", "0", "-q", "--json", report).exit_code == 0
+    assert json.loads(report.read_bytes())["layers"][0]["neurons_after"] == 3
+
+
+def test_external_weights_cannot_go_to_a_name_that_is_not_utf8(external: Path) -> None:
+    before = contents(external.parent)
+    out = external.with_name(os.fsdecode(b"\xfe.onnx"))
+    done = run("optimize", external, out, "--eps", "0")
+    assert_one_line_error(done, "cannot name a file that is not UTF-8")
+    assert contents(external.parent) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs another user")
+def test_closed_folders_get_one_line(model: Path, tmp_path: Path) -> None:
+    """root may enter any folder, so a user without rights does the work."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    for path in (tmp_path, *tmp_path.parents):
+        if not path.stat().st_mode & 0o005:
+            path.chmod(path.stat().st_mode | 0o055)
+    script = (
+        "import os, sys; os.setgid(65534); os.setuid(65534)\n"
+        "from onnxfde.command.main import main; main()"
+    )
+    for args in (
+        (closed / "in.onnx", tmp_path / "o"),
+        (model, closed / "o.onnx"),
+        (model, tmp_path / "o.onnx"),
+        (model, closed / "o.onnx", "--json", closed / "r.json"),
+    ):
+        words = [sys.executable, "-c", script, "optimize", *map(str, args)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, ""), done.stderr
+        assert done.stderr.startswith("onnxfde: ")
+        assert done.stderr.count("\n") == 1
+        assert "cannot be" in done.stderr or "is not writable" in done.stderr
+
+
+@pytest.mark.parametrize("data", [np.full((200, 2), np.nan), np.full(200, np.nan)])
+def test_labels_that_are_no_numbers_do_not_harm_the_report(model: Path, data: Any) -> None:
+    folder = model.parent
+    np.savez(folder / "d.npz", x=np.random.default_rng(0).normal(size=(200, 3)), y=data)
+    words = ("--data", folder / "d.npz", "--json", folder / "r.json", "-q")
+    assert run("optimize", model, folder / "o.onnx", *words).exit_code == 0
+    assert json.loads((folder / "r.json").read_text())["verification"]["metric_after"] is None
+
+
+def test_a_report_that_fails_leaves_out_as_it_was(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, report = model.with_name("o.onnx"), model.with_name("r.json")
+    out.write_bytes(b"old")
+    before = contents(model.parent)
+
+    def broken(*_: Any) -> str:
+        raise files.OutputError("no report")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("onnxfde.report.Report.to_json", broken)
+        assert_one_line_error(run("optimize", model, out, "--json", report), "no report")
+    assert contents(model.parent) == before
+    rename = os.replace
+
+    def fail_on_model(source: Any, target: Any) -> None:
+        if Path(target) == out:
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    for old in (None, b"{}"):
+        if old is not None:
+            report.write_bytes(old)
+        before = contents(model.parent)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", fail_on_model)
+            done = run("optimize", model, out, "--json", report)
+        assert_one_line_error(done, "o.onnx cannot be written (Input/output error)")
+        assert contents(model.parent) == before
+
+
+@pytest.mark.parametrize("stdout", ["closed", "full"])
+def test_a_report_that_stdout_cannot_take_comes_after_out(model: Path, stdout: str) -> None:
+    out = model.with_name("o.onnx")
+    words = [sys.executable, "-m", "onnxfde", "optimize", str(model), str(out), "--json", "-"]
+    shell = '"$@" >&-' if stdout == "closed" else '"$@" >/dev/full'
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", *words, "--input-range", "0:1", "--eps", "0"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"onnxfde: {out} was written, but the report cannot be written")
+    assert done.stderr.count("\n") == 1
+    assert onnx.load(out).graph.node
+
+
+def test_a_file_above_2_gib_is_told_the_way(model: Path) -> None:
+    large = model.with_name("large.onnx")
+    with large.open("wb") as stream:
+        stream.truncate(2**31)
+    done = run("optimize", large, model.with_name("o.onnx"))
+    assert_one_line_error(done, "2,147,483,648 bytes; an .onnx file cannot hold more than 2 GiB")
+    assert "external data" in done.stderr
