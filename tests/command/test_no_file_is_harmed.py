@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxfde.graph import files
+from onnxfde.command.json_output import STDOUT, write_json
+from onnxfde.errors import OutputError
 from tests.command.running import B, C, V, W, run
 from tests.command.test_errors_in_one_line import assert_one_line_error
 from tests.models import contents, mlp, twins
@@ -96,12 +98,16 @@ def test_the_demo_does_not_replace_its_own_files(
     assert contents(tmp_path) == dict.fromkeys(("gly.onnx", "gly.npz"), b"the package's")
 
 
-@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/dev/stdin"])
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero"])
 def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    if name == "pipe":
-        os.mkfifo(path)
-    command = [sys.executable, "-m", "onnxfde", "optimize", str(path), str(tmp_path / "o.onnx")]
+    os.mkfifo(tmp_path / "pipe")
+    done = run("optimize", tmp_path / name, tmp_path / "o.onnx")
+    assert_one_line_error(done, f"{name} is no regular file (a pipe or a device); give a file")
+
+
+def test_a_model_from_a_pipe_is_refused(tmp_path: Path) -> None:
+    path = "/dev/stdin"
+    command = [sys.executable, "-m", "onnxfde", "optimize", path, str(tmp_path / "o.onnx")]
     raw = mlp(W, B, V, C).SerializeToString()
     done = subprocess.run([*command, "--skip", "*"], input=raw, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, b"")
@@ -172,30 +178,44 @@ def test_external_weights_cannot_go_to_a_name_that_is_not_utf8(external: Path) -
     assert contents(external.parent) == before
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs another user")
-def test_closed_folders_get_one_line(model: Path, tmp_path: Path) -> None:
+AS_NOBODY = """
+import os, sys, onnxfde.pipeline, onnxfde.command.progress_bar, onnxfde.command.report_table
+import onnxfde.graph.overwriting
+from onnxfde.command.main import main
+
+os.setgid(65534)
+os.setuid(65534)
+for words in eval(sys.argv[1]):
+    sys.argv = ["onnxfde", "optimize", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can do that")
+def test_closed_folders_get_one_line() -> None:
     """root may enter any folder, so a user without rights does the work."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o000)
-    for path in (tmp_path, *tmp_path.parents):
-        if not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o055)
-    script = (
-        "import os, sys; os.setgid(65534); os.setuid(65534)\n"
-        "from onnxfde.command.main import main; main()"
-    )
-    for args in (
-        (closed / "in.onnx", tmp_path / "o"),
-        (model, closed / "o.onnx"),
-        (model, tmp_path / "o.onnx"),
-        (model, closed / "o.onnx", "--json", closed / "r.json"),
-    ):
-        words = [sys.executable, "-c", script, "optimize", *map(str, args)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stdout) == (1, ""), done.stderr
-        assert done.stderr.startswith("onnxfde: ")
-        assert done.stderr.count("\n") == 1
-        assert "cannot be" in done.stderr or "is not writable" in done.stderr
+    with tempfile.TemporaryDirectory() as name:
+        folder, closed = Path(name), Path(name) / "closed"
+        folder.chmod(0o755)
+        closed.mkdir(mode=0o000)
+        onnx.save(mlp(W, B, V, C), folder / "in.onnx")
+        commands = [
+            [closed / "in.onnx", folder / "o"],
+            [folder / "in.onnx", closed / "o.onnx"],
+            [folder / "in.onnx", folder / "o.onnx"],
+            [folder / "in.onnx", folder / "o.onnx", "--json", closed / "r.json"],
+        ]
+        words = repr([[str(word) for word in command] for command in commands])
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, words], capture_output=True, text=True, timeout=60
+        )
+    assert done.stdout.split() == ["1"] * len(commands), done.stderr
+    lines = done.stderr.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["onnxfde"] * len(commands)
+    assert all("cannot be" in line or "is not writable" in line for line in lines)
 
 
 @pytest.mark.parametrize("data", [np.full((200, 2), np.nan), np.full(200, np.nan)])
@@ -215,7 +235,7 @@ def test_a_report_that_fails_leaves_out_as_it_was(
     before = contents(model.parent)
 
     def broken(*_: Any) -> str:
-        raise files.OutputError("no report")
+        raise OutputError("no report")
 
     with monkeypatch.context() as patch:
         patch.setattr("onnxfde.report.Report.to_json", broken)
@@ -239,15 +259,22 @@ def test_a_report_that_fails_leaves_out_as_it_was(
         assert contents(model.parent) == before
 
 
-@pytest.mark.parametrize("stdout", ["closed", "full"])
-def test_a_report_that_stdout_cannot_take_comes_after_out(model: Path, stdout: str) -> None:
+def test_a_report_is_not_lost_silently_if_stdout_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OutputError, match="o was written, but the report cannot .*closed"):
+        write_json(STDOUT, "{}", Path("o"))
+
+
+def test_a_report_that_stdout_cannot_take_comes_after_out(model: Path) -> None:
     out = model.with_name("o.onnx")
     words = [sys.executable, "-m", "onnxfde", "optimize", str(model), str(out), "--json", "-"]
-    shell = '"$@" >&-' if stdout == "closed" else '"$@" >/dev/full'
-    done = subprocess.run(
-        ["sh", "-c", shell, "sh", *words, "--input-range", "0:1", "--eps", "0"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*words, "--input-range", "0:1", "--eps", "0"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith(f"onnxfde: {out} was written, but the report cannot be written")
     assert done.stderr.count("\n") == 1
