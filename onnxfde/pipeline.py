@@ -15,7 +15,8 @@ from typing import Any, Unpack
 from onnxfde import __version__
 from onnxfde.errors import DataError
 from onnxfde.graph import files
-from onnxfde.graph.model import Graph, check
+from onnxfde.graph.model import Graph
+from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.size import count_parameters, stored_bytes
 from onnxfde.graph.stamp import is_own_work, stamp
