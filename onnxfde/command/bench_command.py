@@ -94,9 +94,10 @@ def bench_command(
 
 
 def print_comparison(found: Comparison, errors_only: bool) -> None:
-    """Print the table, or errors on stderr if no table is wanted."""
+    """Print the table, or errors on stderr if no table is wanted or no model could be read."""
     from onnxfde.command.bench_table import errors, show_comparison
 
+    errors_only = errors_only or not found.readable
     if not errors_only:
         show_comparison(found)
     for text in errors(found) if errors_only else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -247,5 +248,8 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
 
 def spare_threads(*models: Path) -> None:
     """Limit BLAS to one thread for small models; must be called before numpy is imported."""
-    if sum(m.stat().st_size for m in models if m.is_file()) < SMALL_MODEL:
+    size = 0
+    with suppress(OSError):  # what is wrong with the file is said when it is read
+        size = sum(model.stat().st_size for model in models)
+    if size < SMALL_MODEL:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
