@@ -35,7 +35,9 @@ ShapeOption = Annotated[
 def bench_command(
     models: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
+        typer.Argument(
+            metavar="MODEL", help=".onnx or .ort; compared with the first.", readable=False
+        ),
     ],
     target: TargetOption = None,
     batch: Annotated[
@@ -51,7 +53,9 @@ def bench_command(
     shape: ShapeOption = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Inputs: .npz with one array per input, or .npy."),
+        typer.Option(
+            metavar="FILE", help="Inputs: .npz with one array per input, or .npy.", readable=False
+        ),
     ] = None,
     input_range: Annotated[
         str | None,

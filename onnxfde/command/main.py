@@ -36,8 +36,8 @@ FORESEEN: tuple[type[Any], ...] = (
     typer.Abort,
     typer.BadParameter.__mro__[2],
 )
-"""How a command may end: errors of ours, a pipe that nobody reads, and the errors of typer, of which
-the last one is the base class of its usage errors, which has no public name."""
+"""How a command may end: our own errors, a pipe that nobody reads, and what typer raises. The last
+one is the base class of its usage errors, which has no public name."""
 
 
 class Commands(TyperGroup):

@@ -57,7 +57,9 @@ class OptimizeArguments:
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="Where to write; may be IN. *.ort: in onnxruntime's own format."
+            metavar="OUT",
+            readable=False,
+            help="Where to write; may be IN. *.ort: in onnxruntime's own format.",
         ),
     ]
     eps: Annotated[
@@ -127,7 +129,8 @@ class OptimizeArguments:
         ),
     ] = False
     json_file: Annotated[
-        Path | None, typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP)
+        Path | None,
+        typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP, readable=False),
     ] = None
     quiet: Quiet = False
     verbose: Verbose = False

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx
 
 from onnxfde.errors import ModelError, in_one_line
-from onnxfde.graph.nodes import attributes, label, names_used, op
+from onnxfde.graph.nodes import attributes, label, names_used, op, refers_to_function
 from onnxfde.graph.onnx_calls import with_shapes
 from onnxfde.graph.protos import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
@@ -234,7 +234,7 @@ class Graph:
         nodes: list[NodeProto] = []
         while name not in self.initializers:
             node = self.producers.get(name)
-            if node is None or op(node) not in PASS_THROUGH:
+            if node is None or op(node) not in PASS_THROUGH or refers_to_function(node):
                 break
             nodes.append(node)
             name = node.input[0]
