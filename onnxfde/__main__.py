@@ -1,6 +1,18 @@
-"""`python -m onnxfde`."""
+"""`onnxfde` and `python -m onnxfde`: the entry point, which can be interrupted while it imports."""
 
-from onnxfde.command.main import main
+import sys
+
+
+def start() -> None:
+    """Import the command line and run it."""
+    try:
+        from onnxfde.command.main import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.stderr.write("onnxfde: interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -14,6 +14,30 @@ OnnxfdeError            exit code 1
 
 from __future__ import annotations
 
+MOST_CHARACTERS = 300
+"""The length at which a library's message is cut. Chosen: about three lines of a terminal; not
+tuned."""
+
+
+def in_one_line(error: BaseException) -> str:
+    r"""What an exception of a library says, as one line of bounded length.
+
+    >>> in_one_line(ValueError("No such operator\n\n==> Context: node 'h'"))
+    "No such operator (node 'h')"
+    >>> in_one_line(KeyError())
+    'KeyError'
+    """
+    text, *more = (
+        " ".join(part.split()) for part in without_controls(str(error)).split("==> Context: ")
+    )
+    line = f"{text} ({'; '.join(more)})" if more else text or type(error).__name__
+    return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
+
+
+def without_controls(text: str) -> str:
+    """The text with spaces in place of line breaks, escapes and other control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
 
 class OnnxfdeError(Exception):
     """The base class; its message is one line that names the cause and a remedy."""

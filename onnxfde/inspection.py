@@ -12,11 +12,11 @@ from onnxfde.graph.other_activations import other_activations
 from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
-from onnxfde.numbers import Data
+from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
 from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy
-from onnxfde.passes.result import Context, Fold, PassResult
+from onnxfde.passes.result import Context, Fold, LayerChange, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_data, open_model
 
@@ -93,7 +93,7 @@ def inspect(
 def why_nothing(graph: Graph, result: PassResult) -> str:
     """One sentence on why nothing was merged."""
     if result.layers:
-        useful = [layer.useful_eps for layer in result.layers if layer.useful_eps is not None]
+        useful = [eps for layer in result.layers if (eps := noticeable_eps(layer)) is not None]
         hint = f"; something merges at ε = {rounded_up(min(useful))}" if useful else ""
         return f"no neurons merge at this setting{hint}"
     if result.refused:
@@ -108,6 +108,12 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
         "the model has no square activation (Mul(x, x), Pow(x, 2) or another polynomial of degree "
         f"2) between affine maps{has}"
     )
+
+
+def noticeable_eps(layer: LayerChange) -> float | None:
+    """An ε that would merge something in a layer, unless it is as good as 0 in the stored type."""
+    eps = layer.useful_eps
+    return None if eps is None or eps < ROUNDING_STEPS * ROUNDOFF[layer.dtype] else eps
 
 
 def rounded_up(eps: float) -> str:

@@ -16,7 +16,8 @@ from typing import Any, Unpack
 from onnxfde import __version__
 from onnxfde.errors import DataError
 from onnxfde.graph import files
-from onnxfde.graph.model import Graph, check
+from onnxfde.graph.model import Graph
+from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import saving, stage_copy, stage_model
 from onnxfde.graph.size import count_parameters, stored_bytes

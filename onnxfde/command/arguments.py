@@ -1,4 +1,8 @@
-"""Arguments that several commands share, and how their text is parsed."""
+"""Arguments that several commands share, and how their text is parsed.
+
+Files are `readable=False`, which asks typer not to check that: a file that cannot be read is an
+error like any other (exit code 1), not wrong usage (exit code 2).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,13 @@ from onnxfde.options import DEFAULT_RANGE
 if TYPE_CHECKING:
     from onnxfde.options import Range
 
-In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.")]
+In = Annotated[Path, typer.Argument(metavar="IN", help="The model, an .onnx file.", readable=False)]
 DataFile = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="FILE",
+        readable=False,
         help="Real inputs: .npz with one array per input ('y' for labels or targets), or .npy.",
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import sys
 import unicodedata
+from contextlib import nullcontext, suppress
 
 import typer
 
@@ -32,11 +33,12 @@ def readable(text: str, err: bool = False) -> str:
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a line on stdout or stderr.
+    """Print a line on stdout or stderr; what stderr cannot take is lost.
 
     typer would write UTF-8 to a terminal that has only ASCII.
     """
-    typer.echo(readable(text, err), err=err)
+    with suppress(OSError) if err else nullcontext():
+        typer.echo(readable(text, err), err=err)
 
 
 def spell_in_ascii(error: UnicodeError) -> tuple[str, int]:

@@ -35,7 +35,9 @@ ShapeOption = Annotated[
 def bench_command(
     models: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first."),
+        typer.Argument(
+            metavar="MODEL", help=".onnx or .ort; compared with the first.", readable=False
+        ),
     ],
     target: TargetOption = None,
     batch: Annotated[
@@ -51,7 +53,9 @@ def bench_command(
     shape: ShapeOption = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Inputs: .npz with one array per input, or .npy."),
+        typer.Option(
+            metavar="FILE", help="Inputs: .npz with one array per input, or .npy.", readable=False
+        ),
     ] = None,
     input_range: Annotated[
         str | None,
@@ -94,9 +98,10 @@ def bench_command(
 
 
 def print_comparison(found: Comparison, errors_only: bool) -> None:
-    """Print the table, or errors on stderr if no table is wanted."""
+    """Print the table, or errors on stderr if no table is wanted or no model could be read."""
     from onnxfde.command.bench_table import errors, show_comparison
 
+    errors_only = errors_only or not found.readable
     if not errors_only:
         show_comparison(found)
     for text in errors(found) if errors_only else ():

@@ -187,7 +187,7 @@ def errors(found: Comparison) -> Iterator[str]:
         if model.error:
             yield model.error if model.file in model.error else f"{name}: {model.error}"
     for result in found.targets:
-        if result.error:
+        if result.error and found.readable:
             yield result.error
         for name, row in named_results(found, result):
             if row.error:

@@ -22,11 +22,20 @@ def interruptible(*targets: Path | None) -> Iterator[None]:
     before = [state_of(file) for file in files]
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not was_interrupted(error):
+            raise
         written = [str(f) for f, old in zip(files, before, strict=True) if state_of(f) != old]
         after = f" after writing {', '.join(written)}" if written else ", nothing written"
         say(f"onnxfde: interrupted{after if files else ''}", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an exception comes from Ctrl-C, which libraries may turn into an ImportError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return error is not None
 
 
 def state_of(file: Path) -> tuple[int, int] | None:

@@ -16,7 +16,9 @@ from onnxfde.errors import OutputError, UsageError
 STDOUT = Path("-")
 """What --json takes for standard output."""
 JSON_HELP = "Write all figures as JSON to FILE; - for stdout, instead of the table."
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help=JSON_HELP)]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help=JSON_HELP, readable=False)
+]
 
 
 def refuse_outputs(

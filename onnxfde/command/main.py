@@ -1,7 +1,12 @@
-"""The command line: all commands, and errors that end in one line on stderr."""
+"""The command line: all commands, and the boundary at which every error becomes one line.
+
+An error of ours says what is wrong and what to do. Any other error is a fault of onnxfde: it ends
+in one line as well, and `onnxfde --debug COMMAND …` shows where it comes from.
+"""
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -19,9 +24,20 @@ from onnxfde.command.help_pages import explaining
 from onnxfde.command.inspect_command import inspect_command
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.optimize_command import optimize_command
+from onnxfde.command.streams import GuardedStdout, open_closed_streams
 from onnxfde.command.target_command import targets
 from onnxfde.command.verify_command import verify_command
-from onnxfde.errors import OnnxfdeError
+from onnxfde.errors import OnnxfdeError, in_one_line, without_controls
+
+FORESEEN: tuple[type[Any], ...] = (
+    OnnxfdeError,
+    BrokenPipeError,
+    typer.Exit,
+    typer.Abort,
+    typer.BadParameter.__mro__[2],
+)
+"""How a command may end: our own errors, a pipe that nobody reads, and what typer raises. The last
+one is the base class of its usage errors, which has no public name."""
 
 
 class Commands(TyperGroup):
@@ -30,16 +46,37 @@ class Commands(TyperGroup):
     def main(self, *args: Any, **more: Any) -> Any:
         """Parse the command line and run a command."""
         let_streams_show_everything()
-        return super().main(*args, **more)
+        try:
+            return super().main(*args, **more)
+        except OnnxfdeError as error:
+            say(f"onnxfde: {without_controls(str(error))}", err=True)
+            sys.exit(error.exit_code)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """Parse the command line up to the command."""
+        with interruptible():
+            return super().make_context(*args, **more)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             with interruptible():
                 return super().invoke(ctx)
-        except OnnxfdeError as error:
-            say(f"onnxfde: {error}", err=True)
-            raise typer.Exit(error.exit_code) from None
+        except FORESEEN:
+            raise
+        except Exception as error:  # the boundary: users get one line, whatever goes wrong
+            if ctx.params.get("debug"):
+                raise
+            say(f"onnxfde: {boundary_line(error, ctx.invoked_subcommand)}", err=True)
+            raise typer.Exit(1) from None
+
+
+def boundary_line(error: Exception, command: str | None) -> str:
+    """What is said of an error that was not foreseen."""
+    where = f"onnxfde --debug {command or 'COMMAND'} … shows where"
+    if isinstance(error, MemoryError):
+        return f"not enough memory; {where}"
+    return f"unexpected error ({type(error).__name__}: {in_one_line(error)}); {where}"
 
 
 app = typer.Typer(
@@ -68,6 +105,9 @@ def root(
             "--version", "-V", callback=show_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an unexpected error comes from.")
+    ] = False,
 ) -> None:
     """Options of all commands."""
 
@@ -91,7 +131,15 @@ app.add_typer(targets, name="target")
 
 
 def main() -> None:
-    """Entry point; SIGTERM and SIGHUP clean up as an interruption does."""
-    for name in {"SIGTERM", "SIGHUP"} & set(dir(signal)):
-        signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
-    app(prog_name="onnxfde")
+    """Run a command; SIGTERM and SIGHUP clean up as an interruption does."""
+    open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = GuardedStdout.around(sys.stdout)
+    ends = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in ends:
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    try:
+        app(prog_name="onnxfde")
+    finally:
+        for number in (*ends, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)  # nothing is left to clean up

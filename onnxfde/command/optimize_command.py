@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +57,9 @@ class OptimizeArguments:
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="Where to write; may be IN. *.ort: in onnxruntime's own format."
+            metavar="OUT",
+            readable=False,
+            help="Where to write; may be IN. *.ort: in onnxruntime's own format.",
         ),
     ]
     eps: Annotated[
@@ -126,7 +129,8 @@ class OptimizeArguments:
         ),
     ] = False
     json_file: Annotated[
-        Path | None, typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP)
+        Path | None,
+        typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP, readable=False),
     ] = None
     quiet: Quiet = False
     verbose: Verbose = False
@@ -244,9 +248,8 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
 
 def spare_threads(*models: Path) -> None:
     """Limit BLAS to one thread for small models; must be called before numpy is imported."""
-    try:
+    size = 0
+    with suppress(OSError):  # what is wrong with the file is said when it is read
         size = sum(model.stat().st_size for model in models)
-    except OSError:
-        size = 0
     if size < SMALL_MODEL:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

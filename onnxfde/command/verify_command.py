@@ -21,9 +21,14 @@ from onnxfde.errors import UsageError
 
 
 def verify_command(
-    model: Annotated[Path, typer.Argument(metavar="A", help="The original model, an .onnx file.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="A", help="The original model, an .onnx file.", readable=False)
+    ],
     other: Annotated[
-        Path, typer.Argument(metavar="B", help="The model to compare with it, .onnx or .ort.")
+        Path,
+        typer.Argument(
+            metavar="B", help="The model to compare with it, .onnx or .ort.", readable=False
+        ),
     ],
     data: DataFile = None,
     input_range: InputRange = None,

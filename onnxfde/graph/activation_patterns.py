@@ -42,9 +42,13 @@ def keeps_shape(graph: Graph, value: str, constant: tuple[int, ...]) -> bool:
 
 def is_averaged(graph: Graph, node: NodeProto) -> bool:
     """Whether what a node computes is averaged, as squares are in a normalization."""
-    users = graph.consumers.get(node.output[0], ())
-    copies = (user for user in users if op(user) in PASS_THROUGH)
-    return any(op(u) in AVERAGES for u in users) or any(is_averaged(graph, u) for u in copies)
+    pending = [node]
+    while pending:
+        users = graph.consumers.get(pending.pop().output[0], ())
+        if any(op(user) in AVERAGES for user in users):
+            return True
+        pending.extend(user for user in users if op(user) in PASS_THROUGH)
+    return False
 
 
 PATTERNS: dict[str, Callable[[Graph, NodeProto], bool]] = {"square": is_square}

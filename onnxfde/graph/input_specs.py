@@ -43,6 +43,6 @@ def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
     for value in graph.inputs:
         if not value.type.HasField("tensor_type"):
             raise DataError(f"input '{value.name}' is not a tensor")
-        dtype = numpy_dtype(value.type.tensor_type.elem_type)
+        dtype = numpy_dtype(value.type.tensor_type.elem_type, value.name)
         found.append(InputSpec(value.name, dtype, dims(value)))
     return tuple(found)

@@ -13,36 +13,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnx
-import onnx.shape_inference
-import onnx.version_converter
 
-from onnxfde.errors import ModelError
-from onnxfde.graph.nodes import attributes, names_used, op
-from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxfde.errors import ModelError, in_one_line
+from onnxfde.graph.nodes import attributes, label, names_used, op, refers_to_function
+from onnxfde.graph.onnx_calls import with_shapes
+from onnxfde.graph.protos import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
-from onnxfde.graph.tensors import copy_of, numpy_dtype, to_array, without_external_data
+from onnxfde.graph.tensors import NOT_NUMBERS, copy_of, numpy_dtype, to_array
 from onnxfde.numbers import Array
 
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
 """Operators through which constants are read."""
-
-
-def check(model: ModelProto, what: str) -> None:
-    """Raise ModelError unless onnx's own checker accepts the model."""
-    try:
-        onnx.checker.check_model(without_external_data(model))
-    except onnx.checker.ValidationError as error:
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(f"{what} is not a valid ONNX model: {first}") from None
-
-
-def upgraded(model: ModelProto, opset: int) -> ModelProto:
-    """The same model in a newer version of onnx's operators."""
-    try:
-        return onnx.version_converter.convert_version(model, opset)
-    except (RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ModelError(f"the model cannot be brought to opset {opset}: {first}") from None
+ATTRIBUTES_OF_NUMBERS = {
+    "value": AttributeProto.TENSOR,
+    "value_float": AttributeProto.FLOAT,
+    "value_floats": AttributeProto.FLOATS,
+    "value_int": AttributeProto.INT,
+    "value_ints": AttributeProto.INTS,
+}
+"""The attributes of Constant that hold numbers, and their types (ONNX)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +96,7 @@ class Graph:
 
     @cached_property
     def _shapes(self) -> dict[str, Dims]:
-        inferred = onnx.shape_inference.infer_shapes(self.model).graph
+        inferred = with_shapes(self.model).graph
         values = (*inferred.input, *inferred.value_info, *inferred.output)
         return {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}
 
@@ -209,14 +198,15 @@ class Graph:
         return [d for d in self.shape(name) or () if isinstance(d, int)]
 
     def is_constant(self, name: str) -> bool:
-        """Whether a value is the same in every run."""
-        name = self._behind(name)[0]
-        if name in self.initializers:
-            return name not in self._input_names
-        node = self.producers.get(name)
-        if node is None or op(node) != "Constant":
+        """Whether a value consists of numbers that are the same in every run."""
+        name, nodes = self._behind(name)
+        if any(attributes(n).get("to") in NOT_NUMBERS for n in nodes if op(n) == "Cast"):
             return False
-        return not any(a.name.startswith(("sparse", "value_string")) for a in node.attribute)
+        if name in self.initializers:
+            stored = self.initializers[name].data_type not in NOT_NUMBERS
+            return stored and name not in self._input_names
+        node = self.producers.get(name)
+        return node is not None and op(node) == "Constant" and stored_numbers(node) is not None
 
     def constant(self, name: str) -> Constant | None:
         """The value of a constant, or None."""
@@ -225,7 +215,11 @@ class Graph:
         source, nodes = self._behind(name)
         values = self._stored(source)
         for node in reversed(nodes):
-            values = derived(node, values)
+            try:
+                values = derived(node, values)
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                text = f"{op(node)} '{label(node)}' cannot be computed: {in_one_line(error)}"
+                raise ModelError(text) from None
         return Constant(values, in_initializer=source in self.initializers)
 
     def is_read_elsewhere(self, name: str, here: int) -> bool:
@@ -240,7 +234,7 @@ class Graph:
         nodes: list[NodeProto] = []
         while name not in self.initializers:
             node = self.producers.get(name)
-            if node is None or op(node) not in PASS_THROUGH:
+            if node is None or op(node) not in PASS_THROUGH or refers_to_function(node):
                 break
             nodes.append(node)
             name = node.input[0]
@@ -250,11 +244,21 @@ class Graph:
         """The values of an initializer or of a Constant node."""
         if name in self.initializers:
             return to_array(self.initializers[name], self.folder)
-        attribute = self.producers[name].attribute[0]
+        attribute = stored_numbers(self.producers[name])
+        assert attribute is not None
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, TensorProto):
             return to_array(value, self.folder)
         return np.asarray(value, dtype=np.float32 if "float" in attribute.name else np.int64)
+
+
+def stored_numbers(node: NodeProto) -> AttributeProto | None:
+    """The attribute in which a Constant keeps its numbers; None for strings and sparse tensors."""
+    found = [a for a in node.attribute if a.name in ATTRIBUTES_OF_NUMBERS and not a.ref_attr_name]
+    if len(found) != 1 or found[0].type != ATTRIBUTES_OF_NUMBERS[found[0].name]:
+        return None
+    is_tensor = found[0].type == AttributeProto.TENSOR
+    return None if is_tensor and found[0].t.data_type in NOT_NUMBERS else found[0]
 
 
 def derived(node: NodeProto, values: Array) -> Array:

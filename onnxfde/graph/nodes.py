@@ -7,12 +7,21 @@ from typing import Any
 
 import onnx
 
+from onnxfde.errors import ModelError, in_one_line
 from onnxfde.graph.protos import GraphProto, NodeProto
 
 
 def attributes(node: NodeProto) -> dict[str, Any]:
-    """A node's attributes as Python values."""
-    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    """A node's attributes as Python values; ModelError if one of them has none."""
+    try:
+        return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    except ValueError as error:
+        raise ModelError(f"{op(node)} '{label(node)}': {in_one_line(error)}") from None
+
+
+def refers_to_function(node: NodeProto) -> bool:
+    """Whether an attribute of a node is given by the caller of the function that the node is in."""
+    return any(a.ref_attr_name for a in node.attribute)
 
 
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
@@ -44,4 +53,4 @@ def is_standard(node: NodeProto) -> bool:
 
 def label(node: NodeProto) -> str:
     """A node's name, else its output's."""
-    return node.name or node.output[0]
+    return node.name or next(iter(node.output), "")

@@ -1,5 +1,19 @@
 """onnx's own types, for rooms that do not import onnx themselves."""
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 
-__all__ = ["GraphProto", "ModelProto", "NodeProto", "TensorProto", "ValueInfoProto"]
+__all__ = [
+    "AttributeProto",
+    "GraphProto",
+    "ModelProto",
+    "NodeProto",
+    "TensorProto",
+    "ValueInfoProto",
+]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import onnx
 
-from onnxfde.errors import RuntimeUnavailable
+from onnxfde.errors import RuntimeUnavailable, in_one_line
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnxfde.graph.tensors import complete_copy
 from onnxfde.numbers import Array
 
 REFERENCE_ERRORS = (
+    ArithmeticError,
     AssertionError,
+    MemoryError,
+    NameError,
     NotImplementedError,
     RuntimeError,
     TypeError,
@@ -33,22 +38,25 @@ def reference_runner(
 
     complete = complete_copy(model, folder)
 
-    def unavailable(error: BaseException) -> RuntimeUnavailable:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        return RuntimeUnavailable(f"onnx.reference: {first[0]}")
-
-    try:
+    with reference_errors():
         evaluator = ReferenceEvaluator(complete)
-    except REFERENCE_ERRORS as error:
-        raise unavailable(error) from None
 
     def run(feeds: dict[str, Array]) -> list[Array]:
-        try:
+        with reference_errors():
             return [np.asarray(a) for a in evaluator.run(None, feeds)]
-        except REFERENCE_ERRORS as error:
-            raise unavailable(error) from None
 
     return run
+
+
+@contextmanager
+def reference_errors() -> Iterator[None]:
+    """Turn what onnx.reference raises into RuntimeUnavailable, and let it warn of nothing."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except REFERENCE_ERRORS as error:
+        raise RuntimeUnavailable(f"onnx.reference: {in_one_line(error)}") from None
 
 
 def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> list[Array]:
@@ -63,9 +71,6 @@ def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> lis
     graph.input.extend(ValueInfoProto(name=name) for name in feeds)
     graph.output.extend(ValueInfoProto(name=name) for name in single.output)
     model = ModelProto(graph=graph, opset_import=[onnx.helper.make_opsetid("", opset)])
-    try:
+    with reference_errors():
         evaluator = ReferenceEvaluator(model)
         return [np.asarray(a) for a in evaluator.run(None, feeds)]
-    except REFERENCE_ERRORS as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise RuntimeUnavailable(f"onnx.reference: {first[0]}") from None

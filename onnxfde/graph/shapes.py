@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import onnx
-import onnx.shape_inference
 from onnx.shape_inference import InferenceError as ShapeError
 
+from onnxfde.graph.onnx_calls import with_shapes
 from onnxfde.graph.protos import ModelProto, ValueInfoProto
 from onnxfde.graph.tensors import copy_of
 
@@ -17,10 +16,13 @@ Dims = tuple[int | str | None, ...]
 
 
 def dims(value: ValueInfoProto) -> Dims:
-    """The shape of a value: numbers, symbols, or None where it is unknown."""
+    """The shape of a value: numbers, symbols, or None where it is unknown or below 0."""
     shape = value.type.tensor_type.shape
     return tuple(
-        d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in shape.dim
+        (d.dim_value if d.dim_value >= 0 else None)
+        if d.HasField("dim_value")
+        else (d.dim_param or None)
+        for d in shape.dim
     )
 
 
@@ -35,10 +37,7 @@ def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Di
     for value in light.graph.output:
         value.type.tensor_type.ClearField("shape")
     del light.graph.value_info[:]
-    try:
-        known = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
-    except (ShapeError, RuntimeError, ValueError):
-        return {}
+    known = with_shapes(light, data_prop=True).graph
     found = {t.name: tuple(t.dims) for t in known.initializer}
     values = (*known.input, *known.value_info, *known.output)
     return found | {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def count_parameters(model: ModelProto, original: ModelProto | None = None) -> i
         if tensor.data_type not in FLOATS or not tensor.dims:
             continue
         if known is None or known.get(key) == tensor:
-            total += int(np.prod(tensor.dims))
+            total += math.prod(tensor.dims)
         else:
             total += int(np.count_nonzero(to_array(tensor, None)))
     return total

@@ -10,12 +10,20 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 
+from onnxfde.errors import ModelError, in_one_line
 from onnxfde.graph.external_data import read_external
 from onnxfde.graph.nodes import bodies
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.numbers import Array
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+NOT_NUMBERS = (
+    TensorProto.UNDEFINED,
+    TensorProto.STRING,
+    TensorProto.COMPLEX64,
+    TensorProto.COMPLEX128,
+)
+"""Types whose values are no real numbers."""
 
 
 def without_external_data(model: ModelProto) -> ModelProto:
@@ -75,15 +83,30 @@ def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
 def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     """A tensor's values, read from its file if they are external."""
     if tensor.data_location != TensorProto.EXTERNAL:
-        return onnx.numpy_helper.to_array(tensor)
+        return decoded(tensor, tensor.name)
     raw = read_external(tensor, folder or Path())
     inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
-    return onnx.numpy_helper.to_array(inline)
+    return decoded(inline, tensor.name)
 
 
-def numpy_dtype(data_type: int) -> np.dtype[Any]:
-    """The numpy dtype of an ONNX one (bfloat16 included)."""
-    return onnx.helper.tensor_dtype_to_np_dtype(data_type)
+def decoded(tensor: TensorProto, name: str) -> Array:
+    """The values of a tensor whose bytes are inside; ModelError if they do not fit its shape."""
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        shape = "×".join(map(str, tensor.dims)) or "a scalar"
+        raise ModelError(
+            f"tensor '{name}' ({shape}, type {tensor.data_type}) is damaged: {in_one_line(error)}"
+        ) from None
+
+
+def numpy_dtype(data_type: int, name: str = "") -> np.dtype[Any]:
+    """The numpy dtype of an ONNX one (bfloat16 included); ModelError names the value."""
+    try:
+        return onnx.helper.tensor_dtype_to_np_dtype(data_type)
+    except (KeyError, TypeError, ValueError):
+        whose = f"'{name}' has" if name else "the model uses"
+        raise ModelError(f"{whose} the data type {data_type}, which ONNX does not define") from None
 
 
 def make_tensor(name: str, values: Array) -> TensorProto:

@@ -97,6 +97,11 @@ class Comparison:
     targets: tuple[TargetResult, ...]
 
     @property
+    def readable(self) -> bool:
+        """Whether any of the models could be read."""
+        return not all(model.error for model in self.models)
+
+    @property
     def failed(self) -> bool:
         """Whether something that should have been measured was not."""
         lines = [line for place in self.targets for line in place.lines]

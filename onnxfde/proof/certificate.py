@@ -152,7 +152,7 @@ def floating_outputs(original: Graph, result: Graph) -> list[ValueInfoProto]:
         if kind in FLOATS:
             found.append(value)
         elif not unchanged(original, result, value.name):
-            text = numpy_dtype(kind).name if kind else "not a tensor"
+            text = numpy_dtype(kind, value.name).name if kind else "not a tensor"
             raise Uncertified(f"output '{value.name}' is {text}")
     return found
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxfde.errors import ModelError, in_one_line
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
@@ -31,7 +32,8 @@ NamePair = tuple[str, str]
 OLDEST_OPSET = 7
 """The first opset with the broadcasting of today (ONNX operator changelog: Add, Mul, Gemm)."""
 RULE_ERRORS = (
-    ArithmeticError, AssertionError, LookupError, TypeError, ValueError, np.linalg.LinAlgError,
+    ArithmeticError, AssertionError, LookupError, MemoryError, ModelError, TypeError, ValueError,
+    np.linalg.LinAlgError,
 )  # fmt: skip
 """What a rule may raise if a node does not fit the values it reads."""
 
@@ -229,8 +231,7 @@ def about_node(node: NodeProto | None, reason: Exception) -> Uncertified:
     """A reason together with the node it is about."""
     if isinstance(reason, Uncertified) and (reason.where or node is None):
         return reason
-    text = (str(reason).strip().splitlines() or [type(reason).__name__])[0]
-    return Uncertified(text, f"node {label(node)} ({op(node)})" if node else "")
+    return Uncertified(in_one_line(reason), f"node {label(node)} ({op(node)})" if node else "")
 
 
 def sound_bounds(value: Value) -> Value:

@@ -16,8 +16,9 @@ import numpy as np
 
 from onnxfde.errors import ModelError
 from onnxfde.graph.gemm_form import bias_of, products, settle
-from onnxfde.graph.model import Graph, upgraded
+from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, names_used, op
+from onnxfde.graph.onnx_calls import upgraded
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.graph.renaming import hide, show
 from onnxfde.graph.tensors import (

@@ -14,7 +14,8 @@ from onnxfde.errors import DataError, ModelError
 from onnxfde.graph import files
 from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import InputSpec, input_specs
-from onnxfde.graph.model import Graph, check
+from onnxfde.graph.model import Graph
+from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import Original
 from onnxfde.graph.size import stored_bytes

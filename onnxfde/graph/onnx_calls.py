@@ -1,0 +1,94 @@
+"""onnx's checker, shape inference and version converter; their exceptions become a `ModelError`.
+
+They are written in C++ and raise whatever their authors threw: `ValidationError`, but also
+ValueError, RuntimeError or IndexError for a model that is malformed in an unforeseen way.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx.shape_inference
+import onnx.version_converter
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import EncodeError, Message
+
+from onnxfde.errors import ModelError, in_one_line
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.tensors import copy_of, without_external_data
+
+ONNX_ERRORS = (
+    onnx.checker.ValidationError,
+    onnx.shape_inference.InferenceError,
+    onnx.version_converter.ConvertError,
+    ArithmeticError,
+    EncodeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What onnx raises for models that it cannot handle."""
+CONSTANTS_ARE_NO_INPUTS = 4
+"""The IR version since which an initializer need not be an input as well (ONNX)."""
+
+
+def check(model: ModelProto, what: str) -> None:
+    """Raise ModelError unless onnx's own checker accepts the model and its names are text.
+
+    Initializers that are no inputs are accepted in models older than the rule that allows them, as
+    runtimes accept them.
+    """
+    refuse_bad_text(model, what)
+    light = without_external_data(model)
+    if light.ir_version < CONSTANTS_ARE_NO_INPUTS:
+        light = copy_of(light)
+        light.ir_version = CONSTANTS_ARE_NO_INPUTS
+    try:
+        onnx.checker.check_model(light)
+    except ONNX_ERRORS as error:
+        raise ModelError(f"{what} is not a valid ONNX model: {in_one_line(error)}") from None
+
+
+def upgraded(model: ModelProto, opset: int) -> ModelProto:
+    """The same model in a newer version of onnx's operators."""
+    try:
+        return onnx.version_converter.convert_version(model, opset)
+    except ONNX_ERRORS as error:
+        raise ModelError(
+            f"the model cannot be brought to opset {opset}: {in_one_line(error)}"
+        ) from None
+
+
+def with_shapes(model: ModelProto, data_prop: bool = False) -> ModelProto:
+    """The model with all shapes that onnx can infer; as it is, if onnx finds a contradiction."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+    except ONNX_ERRORS:
+        return model
+
+
+def refuse_bad_text(model: ModelProto, what: str) -> None:
+    """Refuse a model with a name that is not UTF-8; protobuf gives such names as bytes."""
+    pending: list[Message] = [model]
+    while pending:
+        message = pending.pop()
+        for name in text_and_messages(message.DESCRIPTOR):
+            value = getattr(message, name)
+            if isinstance(value, Message):
+                pending.extend([value] if message.HasField(name) else [])
+                continue
+            for each in (value,) if isinstance(value, str | bytes) else value:
+                if isinstance(each, Message):
+                    pending.append(each)
+                elif isinstance(each, bytes):
+                    raise ModelError(f"{what} holds text that is not UTF-8: {each!r} ({name})")
+
+
+@cache
+def text_and_messages(descriptor: Any) -> list[str]:
+    """The names of the fields that hold text or messages in a kind of message."""
+    kinds = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
+    return [field.name for field in descriptor.fields if field.type in kinds]
