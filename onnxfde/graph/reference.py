@@ -1,16 +1,23 @@
-"""Running models and single nodes in onnx.reference, the definition of the operators."""
+"""Running models and single nodes in onnx.reference, the definition of the operators.
+
+A run can be stopped between two nodes: the evaluator logs each node before it runs it, in bodies
+too, and ours raises there once a flag is set.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxfde.errors import RuntimeUnavailable
+from onnxfde.errors import RunStopped, RuntimeUnavailable
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnxfde.graph.tensors import complete_copy
+from onnxfde.memory import limited_memory
 from onnxfde.numbers import Array
 
 REFERENCE_ERRORS = (
@@ -21,30 +28,32 @@ REFERENCE_ERRORS = (
     ValueError,
     AttributeError,
     LookupError,
+    ArithmeticError,
+    MemoryError,
 )
-"""What onnx.reference raises for operators and types that it does not support."""
+"""What onnx.reference raises for operators, types and sizes that it does not support."""
 
 
 def reference_runner(
-    model: ModelProto, folder: Path | None
-) -> Callable[[dict[str, Array]], list[Array]]:
-    """A function that runs a model in onnx's reference implementation."""
+    model: ModelProto, folder: Path | None, stop: threading.Event | None = None
+) -> Callable[[dict[str, Array]], list[Any]]:
+    """A function that runs a model in onnx's reference implementation until `stop` is set."""
     from onnx.reference import ReferenceEvaluator
 
-    complete = complete_copy(model, folder)
-
-    def unavailable(error: BaseException) -> RuntimeUnavailable:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        return RuntimeUnavailable(f"onnx.reference: {first[0]}")
+    class StoppableEvaluator(ReferenceEvaluator):
+        def _log(self, level: int, pattern: str, *args: Any) -> None:
+            if stop is not None and stop.is_set():
+                raise RunStopped("running it took too long")
 
     try:
-        evaluator = ReferenceEvaluator(complete)
+        evaluator = StoppableEvaluator(complete_copy(model, folder))
     except REFERENCE_ERRORS as error:
         raise unavailable(error) from None
 
-    def run(feeds: dict[str, Array]) -> list[Array]:
+    def run(feeds: dict[str, Array]) -> list[Any]:
         try:
-            return [np.asarray(a) for a in evaluator.run(None, feeds)]
+            with np.errstate(all="ignore"):
+                return list(evaluator.run(None, feeds))
         except REFERENCE_ERRORS as error:
             raise unavailable(error) from None
 
@@ -64,8 +73,13 @@ def evaluate(node: NodeProto, inputs: Sequence[Array | None], opset: int) -> lis
     graph.output.extend(ValueInfoProto(name=name) for name in single.output)
     model = ModelProto(graph=graph, opset_import=[onnx.helper.make_opsetid("", opset)])
     try:
-        evaluator = ReferenceEvaluator(model)
-        return [np.asarray(a) for a in evaluator.run(None, feeds)]
+        with limited_memory(), np.errstate(all="ignore"):
+            return [np.asarray(a) for a in ReferenceEvaluator(model).run(None, feeds)]
     except REFERENCE_ERRORS as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise RuntimeUnavailable(f"onnx.reference: {first[0]}") from None
+        raise unavailable(error) from None
+
+
+def unavailable(error: BaseException) -> RuntimeUnavailable:
+    """The error that says why onnx.reference cannot run something."""
+    first = str(error).strip().splitlines() or [type(error).__name__]
+    return RuntimeUnavailable(f"onnx.reference: {first[0]}")
