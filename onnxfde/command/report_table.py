@@ -187,7 +187,9 @@ def show_verification(
         )
     if found.differing_share is not None:
         share = f"{found.differing_share:.2%}" if found.differing_share else "none"
-        print_line(out, f"{'equality':<11} {share} of the integers, booleans and texts differ  {rows}")
+        print_line(
+            out, f"{'equality':<11} {share} of the integers, booleans and texts differ  {rows}"
+        )
     if found.metric and found.metric_before is not None and found.metric_after is not None:
         print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
     if cure and found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:

@@ -67,7 +67,7 @@ class StoredArray:
 
 
 @dataclass(frozen=True, eq=False)
-class DataFile:
+class ArrayFile:
     """A .npy file (one array without a name) or an .npz archive."""
 
     path: Path
@@ -75,13 +75,13 @@ class DataFile:
     """The names of the arrays; None for a .npy file."""
 
     @classmethod
-    def opened(cls, path: Path) -> DataFile:
+    def opened(cls, path: Path) -> ArrayFile:
         """The file, if it is one of the two kinds."""
         if not path.exists():
             raise DataError(f"{path}: no such file")
         if not path.is_file():
             raise DataError(f"{path}: cannot be read as .npz or .npy (it is not a regular file)")
-        with readable(path), path.open("rb") as stream:
+        with naming_the_file(path), path.open("rb") as stream:
             start = stream.read(len(NPY))
             if start == NPY:
                 return cls(path, None)
@@ -128,7 +128,7 @@ class DataFile:
         if not size:
             return StoredArray.of(np.zeros(shape, dtype))
         if self.names is None:
-            with readable(self.path):
+            with naming_the_file(self.path):
                 return StoredArray.of(np.memmap(self.path, dtype, "r", start, shape, "F"))
         if size > COLUMN_ORDER:
             raise DataError(
@@ -142,7 +142,7 @@ class DataFile:
     @contextmanager
     def opened_at(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
         """The stream of an array, and how many bytes it should have."""
-        with readable(self.path), self.path.open("rb") as stream:
+        with naming_the_file(self.path), self.path.open("rb") as stream:
             if self.names is None:
                 yield stream, self.path.stat().st_size
                 return
@@ -183,7 +183,7 @@ def read_exactly(stream: IO[bytes], size: int) -> bytes:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def naming_the_file(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a data file is read into an error that names it."""
     try:
         yield

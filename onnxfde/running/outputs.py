@@ -19,13 +19,13 @@ def output_array(value: Any) -> Array:
     if value is None:
         return np.zeros(0)
     if isinstance(value, dict):
-        return gathered([output_array(value[key]) for key in sorted(value)])
+        return one_array([output_array(value[key]) for key in sorted(value)])
     if isinstance(value, list | tuple):
-        return gathered([output_array(part) for part in value])
+        return one_array([output_array(part) for part in value])
     return np.asarray(value)
 
 
-def gathered(parts: Sequence[Array]) -> Array:
+def one_array(parts: Sequence[Array]) -> Array:
     """Arrays as one array."""
     if not parts:
         return np.zeros(0)
@@ -39,7 +39,7 @@ def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
     by_rows = all(a.ndim and len(a) == n for a, n in zip(parts, sizes, strict=True))
     if has_batch and by_rows and len({a.shape[1:] for a in parts}) == 1:
         return np.concatenate(parts)
-    return gathered(parts)
+    return one_array(parts)
 
 
 def is_floating(a: Array) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array, Indices
-from onnxfde.running.data_files import DataFile, StoredArray
+from onnxfde.running.data_files import ArrayFile, StoredArray
 from onnxfde.running.data_rows import (
     LABELS,
     fit,
@@ -152,7 +152,7 @@ class Samples:
 
 def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
     """Read a .npz with one array per input (and `y` for labels), or a .npy for a single input."""
-    file = DataFile.opened(path)
+    file = ArrayFile.opened(path)
     if file.names is None:
         if len(specs) != 1:
             raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")

@@ -145,11 +145,11 @@ def scores(
             return "accuracy", hits[0], hits[1]
         if old.size == labels.size and old.dtype.kind == "f":
             target = labels.reshape(old.shape).astype(np.float64)
-            return "MSE", mean_square(old, target), mean_square(new, target)
+            return "MSE", squared_error(old, target), squared_error(new, target)
     return None, None, None
 
 
-def mean_square(values: Array, target: FloatArray) -> float | None:
+def squared_error(values: Array, target: FloatArray) -> float | None:
     """The mean of the squared differences; None if it is not finite."""
     own, wanted, scale = scaled(values.astype(np.float64), target)
     with np.errstate(invalid="ignore"):
