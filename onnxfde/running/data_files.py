@@ -99,7 +99,7 @@ class ArrayFile:
             shape, by_columns, dtype = read_header(stream, self.path)
             promised, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
             start = stream.tell()
-        if promised > left:
+        if promised > left or (promised < left and self.names is not None):
             what = f"'{name}'" if name else "the array"
             raise DataError(
                 f"{self.path}: {what} should have {promised:,} bytes by its header, it has {left:,}"

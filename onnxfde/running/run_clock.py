@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from onnxfde.errors import RunStopped
 
-RUN_SECONDS = 4.0
+RUN_SECONDS = 2.0
 """Seconds that all runs of one command may take beyond their estimated work. Chosen: small models
-take well under a second, and nobody waits much longer for a loop without an end; not tuned."""
+take well under a second, and a loop without an end should not be waited for; not tuned."""
 SLOWEST_SPEED = 2e8
 """Multiply-adds per second that are expected of the slowest machine. Chosen: a small board without
 vector instructions; not tuned."""

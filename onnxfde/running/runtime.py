@@ -53,6 +53,8 @@ FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
 ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]
 """Optimizations that put a factor in double precision into a float32 attribute."""
+OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
+"""What onnxruntime's messages say when memory runs out."""
 FLOAT_OUTPUT = ["Gemm", "MatMul"]
 """Operators whose outputs stay in floating point in a model quantized with static ranges."""
 
@@ -150,7 +152,7 @@ def started(
         except RUN_ERRORS as error:
             if run_options.terminate:
                 raise RunStopped("running it took too long") from None
-            raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+            raise failure(error, room) from None
 
     return Runner(run, ONNXRUNTIME, stop)
 
@@ -169,7 +171,16 @@ def started_session(
                 enable_fallback=0,
             )
     except RUN_ERRORS as error:
-        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+        raise failure(error, room) from None
+
+
+def failure(error: BaseException, room: int) -> RuntimeUnavailable:
+    """The error that says why onnxruntime cannot run a model."""
+    text = str(error)
+    if isinstance(error, MemoryError) or any(sign in text for sign in OUT_OF_MEMORY):
+        text = f"it takes more than the {room / 1e9:.1f} GB of memory that it may"
+        return RuntimeUnavailable(f"onnxruntime: {text}")
+    return RuntimeUnavailable(f"onnxruntime: {one_line(error)}")
 
 
 def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runner, Runner]:
