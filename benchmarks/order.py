@@ -21,7 +21,7 @@ from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import MergeTree, merge_tree
 from onnxfde.neurons.problem import Problem
-from onnxfde.running.samples import latin_hypercube
+from onnxfde.running.random_inputs import latin_hypercube
 
 STEPS = (0.01, 0.03, 0.1, 0.2, 0.3)
 """The ε to compare both orders at; chosen."""

@@ -9,6 +9,7 @@ OnnxfdeError            exit code 1
 ├── OutputError         the result cannot be written
 ├── TargetError         a target is not set up, cannot be reached, or cannot run a model
 ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
+│   └── RunStopped      running it took too long
 └── VerificationError   the result is not what was promised; nothing is written
 """
 
@@ -77,6 +78,10 @@ class TargetError(OnnxfdeError):
 
 class RuntimeUnavailable(OnnxfdeError):  # noqa: N818 - a state of the machine, not a mistake
     """No runtime on this machine can execute the model."""
+
+
+class RunStopped(RuntimeUnavailable):
+    """Running the model took too long and was stopped."""
 
 
 class VerificationError(OnnxfdeError):

@@ -185,7 +185,10 @@ class Optimization:
             settings["max_certified_error"] = [limit, inputs.box_given]
         beside = [
             SideBySide(
-                source.graph, samples_to_compare(source.graph, each, options.verify), progress
+                source.graph,
+                samples_to_compare(source.graph, each, options.verify),
+                progress,
+                each.clock,
             )
             for each in (inputs, inputs.wider)
             if each is not None
@@ -336,5 +339,6 @@ def verify(
     first, second = open_model(model).graph, open_model_or_ort(other)
     require_same_inputs(first, second)
     inputs, _ = open_data(first, data, input_range)
-    samples = inputs.verification_samples(first)
-    return SideBySide(first, samples, progress or Progress()).compare(second).verification
+    samples = samples_to_compare(first, inputs, wanted=True)
+    side_by_side = SideBySide(first, samples, progress or Progress(), inputs.clock)
+    return side_by_side.compare(second).verification

@@ -11,7 +11,7 @@ from onnxfde.neurons.activations import Activation
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
-from onnxfde.running.samples import latin_hypercube
+from onnxfde.running.random_inputs import latin_hypercube
 
 RELU = Activation(
     "relu", lambda x: np.maximum(x, 0.0), lambda x: np.where(x > 0, 1.0, 0.0), degree=1, even=False

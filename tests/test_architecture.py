@@ -25,7 +25,7 @@ FILES = {
 RUNNER = "onnxfde.machines.targets.runner"
 RUNTIME = "onnxfde.running.runtime"
 
-LEAVES = {"errors", "numbers", "options", "progress", "threads"}
+LEAVES = {"errors", "memory", "numbers", "options", "progress", "threads"}
 TOP = {"inspection", "pipeline", "report"}
 BELOW = {
     "leaves": set(),

@@ -87,7 +87,7 @@ def parse_batches(text: str | None) -> list[int]:
 
 def range_of(text: str | None) -> Range:
     """The input range, or the default one."""
-    from onnxfde.running.samples import parse_range
+    from onnxfde.running.random_inputs import parse_range
 
     return DEFAULT_RANGE if text is None else parse_range(text)
 

@@ -14,7 +14,7 @@ from onnxfde.graph import files
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.report import Quantized, Report
-from onnxfde.running.samples import RANDOM_INPUTS
+from onnxfde.running.random_inputs import RANDOM_INPUTS
 from onnxfde.running.verification import Verification
 
 LARGE_ERROR = 0.1
@@ -176,16 +176,20 @@ def show_verification(
     if found.unverified:
         print_line(out, f"NOT VERIFIED: {found.unverified}")
         return
-    if found.max_abs_error is None or found.mean_abs_error is None:
-        print_line(out, "the model has no floating-point output to compare")
-        return
-    relative = "n/a (constant output)" if found.relative_l2 is None else f"{found.relative_l2:.3g}"
-    print_line(
-        out,
-        f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
-        f"mean {found.mean_abs_error:.3g}  ({found.samples:,} {kind_of_rows(found)}, "
-        f"{found.engine})",
-    )
+    rows = f"({found.samples:,} {kind_of_rows(found)}, {found.engine})"
+    if found.max_abs_error is not None and found.mean_abs_error is not None:
+        constant = found.relative_l2 is None
+        relative = "n/a (constant output)" if constant else f"{found.relative_l2:.3g}"
+        print_line(
+            out,
+            f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
+            f"mean {found.mean_abs_error:.3g}  {rows}",
+        )
+    if found.differing_share is not None:
+        share = f"{found.differing_share:.2%}" if found.differing_share else "none"
+        print_line(
+            out, f"{'equality':<11} {share} of the integers, booleans and texts differ  {rows}"
+        )
     if found.metric and found.metric_before is not None and found.metric_after is not None:
         print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
     if cure and found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:

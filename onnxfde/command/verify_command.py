@@ -43,7 +43,8 @@ def verify_command(
     """Run two models on the same inputs and compare their outputs.
 
     relative L2: the root mean square of the difference, divided by the spread (standard deviation)
-    of the outputs of A. max and mean: of the absolute difference.
+    of the outputs of A. max and mean: of the absolute difference. Outputs that are no
+    floating-point numbers are compared for equality, and must be equal if there are no others.
     """
     from onnxfde import pipeline
     from onnxfde.command.inspection_table import show_times
@@ -67,6 +68,9 @@ def verify_command(
     if found.unverified:
         if silent:
             say(f"onnxfde: not verified: {found.unverified}", err=True)
+        raise typer.Exit(1)
+    if not found.has_passed:
+        say("onnxfde: the outputs are not equal", err=True)
         raise typer.Exit(1)
     error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
     if tolerance is None:

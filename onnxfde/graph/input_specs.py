@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxfde.errors import DataError
 from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
 from onnxfde.graph.tensors import numpy_dtype
 
@@ -43,6 +44,14 @@ def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
     for value in graph.inputs:
         if not value.type.HasField("tensor_type"):
             raise DataError(f"input '{value.name}' is not a tensor")
-        dtype = numpy_dtype(value.type.tensor_type.elem_type, value.name)
-        found.append(InputSpec(value.name, dtype, dims(value)))
+        found.append(InputSpec(value.name, dtype_of(value), dims(value)))
     return tuple(found)
+
+
+def dtype_of(value: ValueInfoProto) -> np.dtype[Any]:
+    """The dtype of a tensor; DataError if it does not hold real numbers."""
+    dtype = numpy_dtype(value.type.tensor_type.elem_type, value.name)
+    if dtype.kind in "OUSc":
+        held = "complex numbers" if dtype.kind == "c" else "texts"
+        raise DataError(f"input '{value.name}' holds {held}, and cannot be tried out")
+    return dtype

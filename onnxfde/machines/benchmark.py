@@ -33,7 +33,7 @@ from onnxfde.numbers import Array, Data
 from onnxfde.options import DEFAULT_RANGE, Range, is_number
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_model, samples_of
-from onnxfde.running.samples import check_range
+from onnxfde.running.random_inputs import check_range
 
 MOST_THREADS = 1024
 """More is taken for a typing error; chosen well above the cores of usual machines."""

@@ -16,7 +16,8 @@ from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array
 from onnxfde.options import Range
-from onnxfde.running.samples import MOST_VALUES, Samples, random_samples
+from onnxfde.running.random_inputs import MOST_VALUES, random_samples
+from onnxfde.running.samples import Samples
 
 Shapes = Mapping[str, tuple[int, ...]]
 Specs = tuple[InputSpec, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxfde.errors import DataError
@@ -10,6 +12,9 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.intervals import Box, Interval, Limits, Uncertified
 
+LARGEST_INPUT = 2**24
+"""Most numbers in an input: two ends of each in float64 take 256 MB. Chosen; not tuned."""
+
 
 def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
     """The interval of an input for one sample, and whether it may hold several."""
@@ -17,6 +22,8 @@ def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
     if name not in box:
         raise Uncertified(f"input '{name}' has no range")
     shape = tuple(d if isinstance(d, int) else 1 for d in dims)
+    if math.prod(shape) > LARGEST_INPUT:
+        raise Uncertified(f"input '{name}' has {math.prod(shape):,} numbers, which is too many")
     return limited_interval(name, box[name], shape), not isinstance(dims[0], int)
 
 

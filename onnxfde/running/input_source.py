@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import Array, FloatArray
 from onnxfde.options import DEFAULT_RANGE, Range
-from onnxfde.running.samples import Samples, random_samples
+from onnxfde.running.random_inputs import random_samples
+from onnxfde.running.run_clock import RunClock
+from onnxfde.running.run_size import sized_to_compare
+from onnxfde.running.samples import Samples
 
 MEASURED_ROWS = 4096
 """Random inputs on which layers are measured. Chosen: enough for the covariance of a few hundred
@@ -34,6 +37,8 @@ class InputSource:
     the certificate."""
     box_given: bool = False
     """Whether the user gave the range, so that the certificate covers it even if there is data."""
+    clock: RunClock = field(default_factory=RunClock)
+    """How long models may run on these inputs."""
 
     def measuring_samples(self, graph: Graph) -> Samples:
         """The inputs on which the values inside a network are measured."""
@@ -56,7 +61,7 @@ class InputSource:
         reach = max(map(abs, self.limits))
         if self.data is not None or self.limits == (-reach, reach):
             return None
-        return InputSource((-reach, reach))
+        return InputSource((-reach, reach), clock=self.clock)
 
     @property
     def assumption(self) -> str | None:
@@ -73,18 +78,26 @@ class InputSource:
     def verification_samples(self, graph: Graph) -> Samples:
         """The inputs on which models are compared: data kept for it, or random inputs."""
         if self.data is not None:
-            return self.verdict or self.data
-        return random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
+            return sized_to_compare(self.verdict or self.data, graph)
+        samples = random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
+        return sized_to_compare(samples, graph)
 
     def box(self, graph: Graph) -> dict[str, tuple[FloatArray | float, FloatArray | float]]:
         """The range of every input: that of the data, element by element, or the common one."""
         if self.data is None or self.box_given:
             return {value.name: self.limits for value in graph.inputs}
-        found = {}
+        found: dict[str, tuple[FloatArray | float, FloatArray | float]] = {}
         for spec in self.data.specs:
-            parts = [part.arrays[spec.name] for part in (self.data, self.verdict) if part]
-            keep = parts[0].ndim == len(spec.dims)
-            low = np.min([part.min(axis=0, keepdims=keep) for part in parts], axis=0)
-            high = np.max([part.max(axis=0, keepdims=keep) for part in parts], axis=0)
-            found[spec.name] = low.astype(np.float64), high.astype(np.float64)
+            low, high = self.limits_of(spec.name)
+            keep = self.data.arrays[spec.name].ndim == len(spec.dims)
+            place = (None, ...) if keep else ...
+            found[spec.name] = low[place].astype(np.float64), high[place].astype(np.float64)
         return found
+
+    def limits_of(self, name: str) -> tuple[Array, Array]:
+        """The smallest and largest value of each element of an input in all rows of the data."""
+        if self.data is not None and self.data.limits is not None:
+            return self.data.limits[name]
+        parts = [part.arrays[name] for part in (self.data, self.verdict) if part]
+        low = np.min([part.min(axis=0) for part in parts], axis=0)
+        return low, np.max([part.max(axis=0) for part in parts], axis=0)

@@ -19,8 +19,8 @@ from onnxfde.graph.nodes import op
 from onnxfde.neurons.held_out import FEWEST_ROWS, Evidence
 from onnxfde.neurons.kernels import Metric
 from onnxfde.numbers import FloatArray
+from onnxfde.running.random_inputs import latin_hypercube
 from onnxfde.running.recording import Recording
-from onnxfde.running.samples import latin_hypercube
 
 RESHAPES = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators that move values but do not change them."""

@@ -24,7 +24,8 @@ from onnxfde.graph.tensors import external_tensors
 from onnxfde.numbers import Array, Data
 from onnxfde.options import Range
 from onnxfde.running.input_source import InputSource
-from onnxfde.running.samples import Samples, check_range, load_samples, make_samples
+from onnxfde.running.random_inputs import check_range
+from onnxfde.running.samples import Samples, load_samples, make_samples
 
 Model = str | Path | ModelProto
 """A model, from a file or from memory."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from onnxfde.errors import DataError, RuntimeUnavailable
+from onnxfde.errors import DataError, RunStopped, RuntimeUnavailable
 from onnxfde.graph.affine_maps import Layout
 from onnxfde.graph.model import Graph
 from onnxfde.graph.subgraph import part_making, values_after
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
+from onnxfde.running.run_size import sized
 from onnxfde.running.samples import Samples
 
 
@@ -51,7 +52,8 @@ class Recording:
     ) -> Recording:
         """A recording without values; if no samples can be made, it says why."""
         try:
-            return cls(graph, source, samples or source.measuring_samples(graph), progress)
+            samples = sized(samples or source.measuring_samples(graph), graph)
+            return cls(graph, source, samples, progress)
         except DataError as reason:
             return cls(graph, source, Samples((), {}, ""), progress, no_samples=str(reason))
 
@@ -87,6 +89,8 @@ class Recording:
             return
         try:
             self.recorded.update(self._run(wanted))
+        except RunStopped as reason:
+            self.failed.update(dict.fromkeys(wanted, str(reason)))
         except RuntimeUnavailable as reason:
             if len(wanted) == 1:
                 self.failed[wanted[0]] = str(reason)
@@ -101,11 +105,12 @@ class Recording:
         part = part_making(self.graph, wanted, examples)
         runner, read = load(part, self.graph.folder), [v.name for v in part.graph.input]
         found: dict[str, list[Array]] = {name: [] for name in wanted}
-        for number, feeds in enumerate(self.samples.feeds()):
-            given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
-            for name, values in zip(wanted, runner.run(given), strict=True):
-                found[name].append(values)
-            self.progress.at(number + 1, self.samples.runs)
+        with self.source.clock.watching(runner.stop, self.samples.work):
+            for number, feeds in enumerate(self.samples.feeds()):
+                given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
+                for name, values in zip(wanted, runner.run(given), strict=True):
+                    found[name].append(values)
+                self.progress.at(number + 1, self.samples.runs)
         return found
 
     def rows(self, name: str, layout: Layout, width: int) -> FloatArray:

@@ -1,6 +1,7 @@
 """The only module that talks to onnxruntime; onnx.reference runs what onnxruntime cannot.
 
-Telemetry is switched off before the import, or onnxruntime would start a thread for it.
+Telemetry is switched off before the import, or onnxruntime would start a thread for it. Loading and
+running are limited in memory; `Runner.stop`, called from another thread, ends a run.
 
 8 bits: values are uint8; weights are int8 with one scale per output channel and use only half of
 their range. Two products of the full range overflow the 16 bits in which onnxruntime adds them on
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,13 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.errors import DataError, ModelError, RuntimeUnavailable
+from onnxfde.errors import DataError, ModelError, RunStopped, RuntimeUnavailable
 from onnxfde.graph.input_specs import InputSpec
+from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
 from onnxfde.graph.shapes import ShapeError
+from onnxfde.graph.size import stored_bytes
+from onnxfde.memory import allowance, limited_memory
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
+from onnxfde.running.outputs import joined, output_array
 from onnxfde.running.samples import Samples
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -47,6 +53,8 @@ FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
 ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]
 """Optimizations that put a factor in double precision into a float32 attribute."""
+OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
+"""What onnxruntime's messages say when memory runs out."""
 FLOAT_OUTPUT = ["Gemm", "MatMul"]
 """Operators whose outputs stay in floating point in a model quantized with static ranges."""
 
@@ -55,7 +63,14 @@ ORT_ERRORS = tuple(
     for kind in vars(ort_errors).values()
     if isinstance(kind, type) and issubclass(kind, Exception)
 )
-RUN_ERRORS: tuple[type[Exception], ...] = (*ORT_ERRORS, RuntimeError)
+RUN_ERRORS: tuple[type[Exception], ...] = (
+    *ORT_ERRORS,
+    RuntimeError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What onnxruntime raises; the last three come from the door between it and Python."""
 QUANTIZER_ERRORS: tuple[type[Exception], ...] = (*REFERENCE_ERRORS, ShapeError, *ORT_ERRORS)
 
 
@@ -65,27 +80,43 @@ class Runner:
 
     run: RunModel
     engine: str
+    stop: Callable[[], None] = lambda: None
+    """Ends a run, and each later one, with RunStopped; for another thread to call."""
 
 
 def load(model: ModelProto, folder: Path | None) -> Runner:
     """Load a model; external weights are looked up in `folder`."""
     try:
-        return Runner(onnxruntime_runner(model, folder), ONNXRUNTIME)
+        return onnxruntime_runner(model, folder)
     except RuntimeUnavailable as first:
         try:
-            return Runner(reference_runner(model, folder), "onnx.reference")
+            return onnx_reference_runner(model, folder)
         except RuntimeUnavailable as second:
             raise RuntimeUnavailable(f"{first}; {second}") from None
 
 
+def onnx_reference_runner(model: ModelProto, folder: Path | None) -> Runner:
+    """A model in onnx's reference implementation."""
+    stop, room = threading.Event(), allowance(stored_bytes(Graph(model, folder)))
+    with limited_memory(room):
+        evaluate = reference_runner(model, folder, stop)
+
+    def run(feeds: dict[str, Array]) -> list[Array]:
+        with limited_memory(room):
+            return [output_array(value) for value in evaluate(feeds)]
+
+    return Runner(run, "onnx.reference", stop.set)
+
+
 def load_file(file: Path) -> Runner:
     """Load a model file, which may be in onnxruntime's own format."""
-    return Runner(started(file.read_bytes(), session_options(file.parent)), ONNXRUNTIME)
+    return started(file.read_bytes(), session_options(file.parent))
 
 
-def onnxruntime_runner(model: ModelProto, folder: Path | None) -> RunModel:
+def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Runner:
     """A session on the CPU."""
-    return started(model.SerializeToString(), session_options(folder))
+    size = stored_bytes(Graph(model, folder))
+    return started(model.SerializeToString(), session_options(folder), size=size)
 
 
 def session_options(folder: Path | None = None) -> Any:
@@ -99,25 +130,57 @@ def session_options(folder: Path | None = None) -> Any:
     return options
 
 
-def started(raw: bytes, options: Any, without: Sequence[str] = ()) -> RunModel:
-    """A session for a model in either format, `without` some optimizations."""
-    try:
-        session = onnxruntime.InferenceSession(
-            raw,
-            options,
-            ["CPUExecutionProvider"],
-            disabled_optimizers=[*without, *ROUNDED_TO_FLOAT32],
-        )
-    except ORT_ERRORS as error:
-        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+def started(
+    raw: bytes, options: Any, without: Sequence[str] = (), size: int | None = None
+) -> Runner:
+    """A session for a model in either format, `without` some optimizations.
+
+    `size` counts the bytes of external weights too.
+    """
+    room = allowance(len(raw) if size is None else size)
+    session = started_session(raw, options, room, [*without, *ROUNDED_TO_FLOAT32])
+    run_options = onnxruntime.RunOptions()
+
+    def stop() -> None:
+        run_options.terminate = True
 
     def run(feeds: dict[str, Array]) -> list[Array]:
         try:
-            return [np.asarray(a) for a in session.run(None, feeds)]
+            with limited_memory(room):
+                found = session.run(None, feeds, run_options)
+                return [output_array(value) for value in found]
         except RUN_ERRORS as error:
-            raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
+            if run_options.terminate:
+                raise RunStopped("running it took too long") from None
+            raise failure(error, room) from None
 
-    return run
+    return Runner(run, ONNXRUNTIME, stop)
+
+
+def started_session(
+    model: bytes | Path, options: Any, room: int, without: Sequence[str] = ()
+) -> Any:
+    """A session of onnxruntime; `room` is the memory that it may take."""
+    try:
+        with limited_memory(room):
+            return onnxruntime.InferenceSession(
+                model,
+                options,
+                ["CPUExecutionProvider"],
+                disabled_optimizers=list(without),
+                enable_fallback=0,
+            )
+    except RUN_ERRORS as error:
+        raise failure(error, room) from None
+
+
+def failure(error: BaseException, room: int) -> RuntimeUnavailable:
+    """The error that says why onnxruntime cannot run a model."""
+    text = str(error)
+    if isinstance(error, MemoryError) or any(sign in text for sign in OUT_OF_MEMORY):
+        text = f"it takes more than the {room / 1e9:.1f} GB of memory that it may"
+        return RuntimeUnavailable(f"onnxruntime: {text}")
+    return RuntimeUnavailable(f"onnxruntime: {one_line(error)}")
 
 
 def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runner, Runner]:
@@ -125,9 +188,9 @@ def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runne
     options = session_options(folder)
     options.optimized_model_filepath = str(target)
     options.add_session_config_entry("session.save_model_format", "ORT")
-    before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR)
-    after = started(target.read_bytes(), session_options())
-    return Runner(before, ONNXRUNTIME), Runner(after, ONNXRUNTIME)
+    size = stored_bytes(Graph(model, folder))
+    before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR, size)
+    return before, started(target.read_bytes(), session_options())
 
 
 def quantized(
@@ -205,31 +268,22 @@ def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) 
     return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 
-def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
-    """The outputs of all runs in one array."""
-    if has_batch and all(len(a.shape) and len(a) == n for a, n in zip(parts, sizes, strict=True)):
-        return np.concatenate(parts)
-    if len({a.shape for a in parts}) == 1:
-        return np.stack(parts)
-    return np.concatenate([a.ravel() for a in parts])
-
-
 def session_inputs(file: Path) -> tuple[InputSpec, ...]:
     """The inputs of a model file as onnxruntime sees them."""
     if not file.is_file():
         raise ModelError(f"{file}: no such file")
-    try:
-        session = onnxruntime.InferenceSession(file, session_options(), ["CPUExecutionProvider"])
-    except ORT_ERRORS as error:
-        raise RuntimeUnavailable(f"onnxruntime: {one_line(error)}") from None
-    return tuple(
-        InputSpec(value.name, numpy_type(value.name, value.type), tuple(value.shape))
-        for value in session.get_inputs()
-    )
+    session = started_session(file, session_options(), allowance(file.stat().st_size))
+    found = []
+    for value in session.get_inputs():
+        lengths = (None if isinstance(d, int) and d < 0 else d for d in value.shape)
+        found.append(InputSpec(value.name, numpy_type(value.name, value.type), tuple(lengths)))
+    return tuple(found)
 
 
 def numpy_type(name: str, text: str) -> np.dtype[Any]:
     """`tensor(float)` as a dtype."""
+    if not text.startswith("tensor("):
+        raise DataError(f"input '{name}' is not a tensor")
     kind = text.removeprefix("tensor(").removesuffix(")")
     try:
         return np.dtype({"float": "float32", "double": "float64"}.get(kind, kind))

@@ -1,39 +1,37 @@
-"""Inputs to run a model on: rows of a data file, or a Latin hypercube in a range.
+"""Inputs to run a model on, one row per sample; the user's data, read as far as it is used.
 
 The leading axis of each array counts samples. A model with a dynamic leading axis is run on
 batches; a model with a fixed leading axis B is run on B rows at a time. An array with one axis more
 than the model's input is fed row by row.
+
+Of long data, rows evenly spread over all of it are kept, and the range of every row.
 """
 
 from __future__ import annotations
 
-import math
-import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from onnxfde.errors import DataError, UsageError
+from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.graph.shapes import Dims
-from onnxfde.numbers import Array, FloatArray, Indices
-from onnxfde.options import Range
+from onnxfde.numbers import Array, Indices
+from onnxfde.running.data_files import ArrayFile, StoredArray
+from onnxfde.running.data_rows import (
+    LABELS,
+    fit,
+    kept_rows,
+    lcm_batch,
+    require_labels,
+    require_shape,
+    rows_of_labels,
+)
 
-LABELS = "y"
-"""The array of a data file that holds labels or targets."""
 BATCH = 1024
 """Rows per run of a model with a dynamic batch. Chosen: enough to hide the cost of a call; not
 tuned."""
-FIXED_BATCH_ROWS = 1024
-"""Most random rows for a model with a fixed batch, which may need a call for each. Chosen; not
-tuned."""
-MOST_VALUES = 2**25
-"""Most numbers in random inputs: 256 MB of float64. Chosen; not tuned."""
-SYMBOLIC_AXIS = 8
-"""Length in random inputs of axes that the model leaves open. Chosen: small and even; not tuned."""
 VERDICT_SHARE = 5
 """One sample in this many is kept for the verdict. Chosen: a fifth of a few hundred rows gives an
 error with a spread of about a tenth; not tuned."""
@@ -41,8 +39,6 @@ VERDICT_SEED = 20
 """Of the draw that decides which samples are kept for the verdict."""
 FEWEST_PARTED = 100
 """Fewer samples are all needed for fitting. Chosen; not tuned."""
-RANDOM_INPUTS = "random inputs"
-"""How the source of random samples begins in reports."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +49,12 @@ class Samples:
     arrays: Mapping[str, Array]
     source: str
     labels: Array | None = None
+    limits: Mapping[str, tuple[Array, Array]] | None = None
+    """The range of all rows of the data, of which these may be a part; None if it is not known."""
+    batch: int = BATCH
+    """Rows per run of a model with a dynamic batch."""
+    work: float = 0.0
+    """Multiply-adds that all runs are estimated to take."""
 
     @property
     def rows(self) -> int:
@@ -95,20 +97,20 @@ class Samples:
         arrays = {name: a[index] for name, a in self.arrays.items()}
         whole = self.labels is not None and len(self.labels) == self.rows
         labels = self.labels[index] if self.labels is not None and whole else None
-        return Samples(self.specs, arrays, self.source, labels)
+        return replace(self, arrays=arrays, labels=labels)
 
     @property
     def runs(self) -> int:
         """How many runs of the model the samples take."""
         counts = [(len(self.arrays[s.name]), self._rows_per_run(s) or 1) for s in self.specs]
-        dynamic = self._dynamic
+        dynamic = self.is_dynamic
         return min((-(-rows // n) if dynamic else rows // n for rows, n in counts), default=1)
 
     @property
     def fed(self) -> int:
         """How many samples the runs use: all except those that do not fill a fixed batch."""
         sizes = [self._rows_per_run(s) or 1 for s in self.specs]
-        return self.rows if self._dynamic else self.runs * max(sizes, default=1)
+        return self.rows if self.is_dynamic else self.runs * max(sizes, default=1)
 
     def feeds(self) -> Iterator[dict[str, Array]]:
         """The inputs of each run."""
@@ -121,11 +123,20 @@ class Samples:
                 for name, size in sizes.items()
             }
 
+    def run_shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the inputs of a run, on so many rows if their number is free."""
+        found = {}
+        for spec in self.specs:
+            shape = self.arrays[spec.name].shape[1:]
+            size = rows if self.is_dynamic else spec.fixed_batch or 1
+            found[spec.name] = (size, *shape) if self._rows_per_run(spec) else shape
+        return found
+
     def _rows_per_run(self, spec: InputSpec) -> int:
         """Rows of an array that one run takes; 0 if it takes one row without the leading axis."""
         if self.arrays[spec.name].ndim == len(spec.dims) + 1:
             return 0
-        return BATCH if self._dynamic else spec.fixed_batch or 1
+        return self.batch if self.is_dynamic else spec.fixed_batch or 1
 
     @property
     def _together(self) -> int:
@@ -134,146 +145,64 @@ class Samples:
         return lcm_batch(tuple(whole))
 
     @property
-    def _dynamic(self) -> bool:
+    def is_dynamic(self) -> bool:
+        """Whether a run may take any number of rows."""
         return all(s.fixed_batch is None for s in self.specs)
-
-
-def lcm_batch(specs: tuple[InputSpec, ...]) -> int:
-    """The smallest number of samples that fills every fixed batch."""
-    return int(np.lcm.reduce([s.fixed_batch or 1 for s in specs])) if specs else 1
-
-
-def parse_range(text: str) -> Range:
-    """LO:HI as two numbers."""
-    low, colon, high = text.partition(":")
-    if not colon:
-        raise UsageError(f"--input-range must be LO:HI, two numbers, not '{text}'")
-    return check_range((low, high))
-
-
-def check_range(limits: Any) -> Range:
-    """The range as two floats; one that is empty or infinite is refused."""
-    try:
-        low, high = map(float, () if isinstance(limits, str) else limits)
-    except (TypeError, ValueError):
-        raise UsageError(f"--input-range must be two numbers LO, HI, not {limits!r}") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UsageError(f"--input-range needs finite LO < HI, not {low:g}:{high:g}")
-    return low, high
-
-
-def latin_hypercube(rows: int, columns: int, limits: Range, seed: int = 0) -> FloatArray:
-    """Rows uniform in a box, each column stratified."""
-    rng = np.random.default_rng(seed)
-    strata = np.tile(np.arange(rows)[:, None], (1, columns))
-    unit = (rng.permuted(strata, axis=0) + rng.random((rows, columns))) / rows
-    return np.asarray(limits[0] + (limits[1] - limits[0]) * unit)
-
-
-def random_samples(
-    specs: tuple[InputSpec, ...], limits: Range, rows: int, seed: int = 0
-) -> Samples:
-    """Random samples in a range for every input; integers ≥ 0 for integer inputs."""
-    batch = lcm_batch(specs)
-    if any(s.fixed_batch for s in specs):
-        rows = min(rows, FIXED_BATCH_ROWS)
-    width = sum(int(np.prod(sample_shape(s))) for s in specs)
-    rows = max(min(rows, MOST_VALUES // max(width, 1)), 1)
-    rows = -(-rows // batch) * batch
-    arrays = {}
-    for i, spec in enumerate(specs):
-        shape = sample_shape(spec)
-        if np.issubdtype(spec.dtype, np.integer) or spec.dtype == np.bool_:
-            low, high = max(0, math.ceil(limits[0])), math.floor(limits[1])
-            low, high = (0, 1) if spec.dtype == np.bool_ else (low, max(low, high))
-            flat: Array = np.random.default_rng(seed).integers(low, high + 1, (rows, *shape))
-        else:
-            flat = latin_hypercube(rows, int(np.prod(shape)), limits, seed + i)
-        arrays[spec.name] = flat.reshape(rows, *shape).astype(spec.dtype)
-    return Samples(specs, arrays, f"{RANDOM_INPUTS} in [{limits[0]:g}, {limits[1]:g}]")
-
-
-def sample_shape(spec: InputSpec) -> tuple[int, ...]:
-    """The shape of one sample; open axes get a fixed length."""
-    return tuple(d if isinstance(d, int) else SYMBOLIC_AXIS for d in spec.dims[1:])
 
 
 def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
     """Read a .npz with one array per input (and `y` for labels), or a .npy for a single input."""
-    arrays = read_arrays(path, specs)
-    return make_samples(arrays, specs, str(path))
-
-
-def read_arrays(path: Path, specs: tuple[InputSpec, ...]) -> dict[str, Array]:
-    """The arrays of a data file by name."""
-    try:
-        with path.open("rb") as stream:
-            found = np.load(stream, allow_pickle=False)
-            if not isinstance(found, np.ndarray):
-                return {name: found[name] for name in found.files}
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "pickle" in str(error) or "Object arrays" in str(error):
-            raise DataError(f"{path} is not a .npz or .npy file of plain numbers") from None
-        raise DataError(f"{path} cannot be read as .npz or .npy ({error})") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
-    if len(specs) != 1:
-        raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")
-    return {specs[0].name: found}
+    file = ArrayFile.opened(path)
+    if file.names is None:
+        if len(specs) != 1:
+            raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")
+        return samples_of_stored({specs[0].name: file.array()}, specs, str(path))
+    wanted = {spec.name for spec in specs} | {LABELS}
+    require_arrays(specs, file.names, str(path))
+    arrays = {name: file.array(name) for name in file.names if name in wanted}
+    return samples_of_stored(arrays, specs, str(path))
 
 
 def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str) -> Samples:
     """Samples from arrays that fit the inputs of a model; DataError if they do not."""
-    fitted = {}
+    require_arrays(specs, arrays, source)
+    stored = {name: StoredArray.of(np.asarray(array)) for name, array in arrays.items()}
+    return samples_of_stored(stored, specs, source)
+
+
+def require_arrays(specs: tuple[InputSpec, ...], names: Iterable[str], source: str) -> None:
+    """Raise DataError unless there is an array for every input."""
+    missing = [spec.name for spec in specs if spec.name not in names]
+    if missing:
+        known = ", ".join(sorted(names)) or "nothing"
+        raise DataError(
+            f"{source} has no array '{missing[0]}' for the model's input (it has {known})"
+        )
+
+
+def samples_of_stored(
+    arrays: Mapping[str, StoredArray], specs: tuple[InputSpec, ...], source: str
+) -> Samples:
+    """Samples from arrays that are read as far as they are used."""
     for spec in specs:
-        if spec.name not in arrays:
-            known = ", ".join(sorted(arrays)) or "nothing"
-            raise DataError(
-                f"{source} has no array '{spec.name}' for the model's input (it has {known})"
-            )
-        fitted[spec.name] = fit(np.asarray(arrays[spec.name]), spec, source)
-    lengths = {len(a) for a in fitted.values()}
+        require_shape(arrays[spec.name], spec, source)
+    lengths = {arrays[spec.name].shape[0] for spec in specs}
     if len(lengths) > 1 and lcm_batch(specs) == 1:
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
-    labels = arrays.get(LABELS) if LABELS not in fitted else None
-    if labels is not None and (labels.ndim == 0 or labels.dtype.kind not in "fiub"):
-        raise DataError(f"{source}: '{LABELS}' must be an array of numbers, one row per sample")
-    if labels is not None and len(labels) not in lengths:
-        others = " or ".join(map(str, sorted(lengths)))
-        raise DataError(f"{source}: '{LABELS}' has {len(labels)} rows, the inputs have {others}")
-    full = len(labels) // lcm_batch(specs) * lcm_batch(specs) if labels is not None else 0
-    if labels is not None and lengths == {len(labels)} and full:
-        labels, fitted = labels[:full], {name: a[:full] for name, a in fitted.items()}
-    samples = Samples(specs, fitted, source, labels)
+    own = {spec.name for spec in specs}
+    labels = arrays.get(LABELS) if LABELS not in own else None
+    if labels is not None:
+        require_labels(labels, lengths, source)
+    index = kept_rows(arrays, specs, labels, source)
+    fitted, limits = {}, {}
+    for spec in specs:
+        stored = arrays[spec.name]
+        fitted[spec.name], limits[spec.name] = fit(stored, spec, index, source)
+    taken = None if labels is None else rows_of_labels(labels, index, source)
+    if index is not None and max(lengths) - len(index) >= lcm_batch(specs):
+        source = f"{source} ({len(index):,} of its {max(lengths):,} rows)"
+    samples = Samples(specs, fitted, source, taken, limits)
     if fitted and next(samples.feeds(), None) is None:
         rows, batch = samples.rows, lcm_batch(specs)
         raise DataError(f"{source} has {rows} rows; the model takes at least {batch} at a time")
     return samples
-
-
-def fit(array: Array, spec: InputSpec, source: str) -> Array:
-    """The array in the input's dtype, if its shape fits."""
-    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
-        raise DataError(f"{source}: '{spec.name}' holds {array.dtype}, not numbers")
-    whole = array.ndim == len(spec.dims) and matches(array.shape[1:], spec.dims[1:])
-    row_by_row = array.ndim == len(spec.dims) + 1 and matches(array.shape[1:], spec.dims)
-    if not (whole or row_by_row):
-        wanted = "×".join(str(d or "?") for d in ("N", *spec.dims[1:]))
-        got = "×".join(map(str, array.shape)) or "a single number"
-        raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
-    with np.errstate(over="ignore"):
-        fitted = array.astype(spec.dtype)
-    if fitted.dtype.kind == "f" and not np.isfinite(fitted).all():
-        raise DataError(f"{source}: '{spec.name}' holds values too large for {spec.dtype.name}")
-    return fitted
-
-
-def matches(shape: tuple[int, ...], wanted: Dims) -> bool:
-    """Whether a shape is what a model asks for."""
-    return len(shape) == len(wanted) and all(
-        a == b for a, b in zip(shape, wanted, strict=True) if isinstance(b, int)
-    )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from onnxfde.errors import DataError, RuntimeUnavailable, VerificationError
+from onnxfde.errors import DataError, RunStopped, RuntimeUnavailable, VerificationError
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.magnitude import magnitude_model
 from onnxfde.graph.model import Graph
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
+from onnxfde.running.outputs import is_floating
+from onnxfde.running.run_clock import RunClock
 from onnxfde.running.runtime import (
     ONNXRUNTIME,
     Runner,
@@ -52,17 +54,25 @@ class SideBySide:
     samples: Samples | str
     """The inputs of all models, or the reason why they are not run."""
     progress: Progress = field(default_factory=Progress)
+    clock: RunClock = field(default_factory=RunClock)
+    """How long the models may run."""
 
     def compare(self, result: Graph | Path) -> Compared:
         """Run a model and compare; a path is a file in onnxruntime's own format."""
         if isinstance(self.samples, str):
             return Compared(Verification(unverified=self.samples))
+        if not self.samples.runs:
+            reason = f"{self.samples.source} gives no inputs to run the models on"
+            return Compared(Verification(unverified=reason))
         before = self._original
         if isinstance(before, str):
             return Compared(Verification(unverified=before, source=self.samples.source))
         try:
             runner = loaded(result, before.engine)
-            after = run_all(runner, self.samples, self.progress)
+            after = self._outputs(runner, self.samples)
+        except RunStopped as reason:
+            text = f"the result takes much longer than the original ({reason})"
+            return Compared(Verification(unverified=text, source=self.samples.source))
         except RuntimeUnavailable as reason:
             raise VerificationError(
                 f"the result does not run although the original does: {reason}"
@@ -77,9 +87,9 @@ class SideBySide:
         if model is None or isinstance(self.samples, str):
             return None
         positive = {name: np.abs(a) for name, a in self.samples.arrays.items()}
-        samples = Samples(self.samples.specs, positive, self.samples.source)
+        samples = replace(self.samples, arrays=positive, labels=None)
         try:
-            return run_all(load(model, self.original.folder), samples)
+            return self._outputs(load(model, self.original.folder), samples)
         except RuntimeUnavailable:
             return None
 
@@ -89,9 +99,13 @@ class SideBySide:
         assert isinstance(self.samples, Samples)
         try:
             runner = load(self.original.model, self.original.folder)
-            return Executed(runner.engine, run_all(runner, self.samples, self.progress))
+            return Executed(runner.engine, self._outputs(runner, self.samples))
         except RuntimeUnavailable as reason:
             return str(reason)
+
+    def _outputs(self, runner: Runner, samples: Samples) -> list[Array]:
+        with self.clock.watching(runner.stop, samples.work):
+            return run_all(runner, samples, self.progress)
 
 
 def loaded(result: Graph | Path, engine: str) -> Runner:
@@ -99,12 +113,15 @@ def loaded(result: Graph | Path, engine: str) -> Runner:
     if isinstance(result, Path):
         return load_file(result)
     if engine == ONNXRUNTIME:
-        return Runner(onnxruntime_runner(result.model, result.folder), engine)
+        return onnxruntime_runner(result.model, result.folder)
     return load(result.model, result.folder)
 
 
 def require_shapes(before: list[Array], after: list[Array]) -> None:
     """Raise unless the outputs of two models can be compared element by element."""
+    kinds = [", ".join(a.dtype.name for a in outputs) for outputs in (before, after)]
+    if [is_floating(a) for a in before] != [is_floating(a) for a in after]:
+        raise VerificationError(f"the outputs have different types: {kinds[0]} and {kinds[1]}")
     shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
     if shapes[0] != shapes[1]:
         raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")

@@ -3,11 +3,13 @@
     relative L2            ‖y′ − y‖ / ‖y − mean y‖          (none if y is constant)
     equal up to rounding   |y′ − y| ≤ 16·u·(A(x) + |y|)     (u: unit roundoff)
 
-A(x) is the original evaluated on absolute values.
+A(x) is the original evaluated on absolute values. Floating-point outputs are divided by a power of
+two first, so that no square overflows. All other outputs are compared for equality.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from onnxfde.errors import VerificationError
 from onnxfde.numbers import ROUNDING_STEPS, Array, FloatArray
+from onnxfde.running.outputs import is_floating
 from onnxfde.running.samples import Samples
 
 NONSENSE = 2.0
@@ -42,32 +45,63 @@ class Verification:
     held_out: bool | None = None
     """Whether the result was neither fitted to these rows nor chosen by them; None for random
     inputs, and where nothing is known about it."""
+    differing_share: float | None = None
+    """The share of integers, booleans and texts in the outputs that differ; None if there are
+    none."""
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether models were compared and, if only equality counts, are equal."""
+        return self.unverified is None and not (self.max_abs_error is None and self.differing_share)
 
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
     """Errors over all floating-point outputs together, where those of the original are finite."""
-    found = Verification(samples=samples.rows, source=samples.source, engine=engine)
-    old, new = flat(before), flat(after)
+    rows = samples.rows or samples.runs
+    found = Verification(samples=rows, source=samples.source, engine=engine)
+    share = differing_share(before, after)
+    old, new, scale = scaled(flat(before), flat(after))
     finite = np.isfinite(old)
+    if not old.size and share is None:
+        return replace(found, unverified="the outputs hold no values on these inputs")
     if old.size and not finite.any():
         return replace(found, unverified="the original's outputs are not finite on these inputs")
     if not np.isfinite(new[finite]).all():
         raise VerificationError("the result gives NaN or infinity where the original does not")
+    name, score_before, score_after = scores(before, after, samples.labels)
+    found = replace(
+        found,
+        metric=name,
+        metric_before=score_before,
+        metric_after=score_after,
+        differing_share=share,
+    )
     if not old.size:
         return found
     change = difference(old, new)
     spread = float(np.linalg.norm(centred(old, finite)))
-    name, score_before, score_after = scores(before, after, samples.labels)
     return replace(
         found,
-        max_abs_error=float(np.abs(change).max()),
-        mean_abs_error=float(np.abs(change[finite]).mean()),
-        mse=float(np.mean(change[finite] ** 2)),
+        max_abs_error=float(np.abs(change).max()) * scale,
+        mean_abs_error=float(np.abs(change[finite]).mean()) * scale,
+        mse=float(np.mean(change[finite] ** 2)) * scale * scale,
         relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
-        metric=name,
-        metric_before=score_before,
-        metric_after=score_after,
     )
+
+
+def scaled(*arrays: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Two arrays divided by a power of two about as large as they are, and that power."""
+    largest = max(float(np.abs(a).max(initial=0.0, where=np.isfinite(a))) for a in arrays)
+    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest else 1.0
+    old, new = (a / scale for a in arrays)
+    return old, new, scale
+
+
+def differing_share(before: list[Array], after: list[Array]) -> float | None:
+    """The share of values that differ in the outputs without floating-point numbers."""
+    pairs = [(a, b) for a, b in zip(before, after, strict=True) if not is_floating(a)]
+    total = sum(a.size for a, _ in pairs)
+    return sum(int(np.sum(a != b)) for a, b in pairs) / total if total else None
 
 
 def difference(old: FloatArray, new: FloatArray) -> FloatArray:
@@ -86,7 +120,7 @@ def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
 
 def flat(outputs: list[Array]) -> FloatArray:
     """Floating-point outputs as one matrix, one row per sample."""
-    floats = [a for a in outputs if a.dtype.kind == "f" or a.dtype.name == "bfloat16"]
+    floats = [a for a in outputs if is_floating(a)]
     columns = [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
     if len({len(c) for c in columns}) > 1:
         columns = [c.reshape(1, -1) for c in columns]
@@ -103,31 +137,46 @@ def scores(
     if labels is None:
         return None, None, None
     for old, new in zip(before, after, strict=True):
+        if old.dtype.kind not in "fiub":
+            continue
         if labels.dtype.kind in "iu" and labels.ndim == 1 and old.ndim == 2 and old.shape[1] > 1:
             rows = min(len(old), len(labels))
             hits = [float(np.mean(a[:rows].argmax(axis=1) == labels[:rows])) for a in (old, new)]
             return "accuracy", hits[0], hits[1]
         if old.size == labels.size and old.dtype.kind == "f":
             target = labels.reshape(old.shape).astype(np.float64)
-            errors = [float(np.mean((a.astype(np.float64) - target) ** 2)) for a in (old, new)]
-            return "MSE", errors[0], errors[1]
+            return "MSE", squared_error(old, target), squared_error(new, target)
     return None, None, None
+
+
+def squared_error(values: Array, target: FloatArray) -> float | None:
+    """The mean of the squared differences; None if it is not finite."""
+    own, wanted, scale = scaled(values.astype(np.float64), target)
+    with np.errstate(invalid="ignore"):
+        found = float(np.mean((own - wanted) ** 2)) * scale * scale
+    return found if math.isfinite(found) else None
 
 
 def require_equal(
     before: list[Array], after: list[Array], magnitude: list[Array] | None, roundoff: float
 ) -> None:
     """Raise unless outputs are equal up to rounding; if A is not known, up to √u of their size."""
-    old, new = flat(before), flat(after)
+    if share := differing_share(before, after):
+        raise VerificationError(
+            f"at ε = 0 the result differs from the original in {share:.2%} of its outputs that are "
+            "no floating-point numbers; nothing was written (please report this model)"
+        )
+    old, new, scale = scaled(flat(before), flat(after))
     finite = np.isfinite(old)
     change = np.abs(difference(old, new))
-    if magnitude is None:
+    bound = None if magnitude is None else flat(magnitude) / scale
+    if bound is None or not np.isfinite(bound[finite]).all():
         equal = np.linalg.norm(change) <= np.sqrt(roundoff) * np.linalg.norm(old[finite])
     else:
-        allowed = ROUNDING_STEPS * roundoff * (flat(magnitude) + np.abs(old))
+        allowed = ROUNDING_STEPS * roundoff * (bound + np.abs(old))
         equal = np.all(change[finite] <= allowed[finite])
     if not equal:
-        worst = float(change.max())
+        worst = float(change.max()) * scale
         raise VerificationError(
             f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
             "explains; nothing was written (please report this model)"
@@ -145,7 +194,7 @@ def require_sense(
     alone = (merged.relative_l2 or 0.0) if merged else 0.0
     if error is None or error <= max(NONSENSE, MUCH_WORSE * alone):
         return
-    old, new = flat(before), flat(after)
+    old, new, _ = scaled(flat(before), flat(after))
     size = np.linalg.norm(old[np.isfinite(old)])
     if np.linalg.norm(difference(old, new)) > size / MUCH_WORSE:
         raise VerificationError(

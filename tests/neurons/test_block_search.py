@@ -12,7 +12,7 @@ from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
-from onnxfde.running.samples import latin_hypercube
+from onnxfde.running.random_inputs import latin_hypercube
 from tests.strategies import layers, problem_of, redundant_layers
 
 ROUNDOFF = 2.0**-24

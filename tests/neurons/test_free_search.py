@@ -16,7 +16,7 @@ from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.progress import Progress
-from onnxfde.running.samples import latin_hypercube
+from onnxfde.running.random_inputs import latin_hypercube
 from tests.strategies import layers, problem_of, redundant_layers
 
 ROUNDOFF = 2.0**-24

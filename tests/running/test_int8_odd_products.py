@@ -13,7 +13,7 @@ from onnxfde.errors import ModelError, VerificationError
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.options import Int8
-from onnxfde.running.samples import random_samples
+from onnxfde.running.random_inputs import random_samples
 from tests.models import Array, build
 from tests.running.int8_models import BIAS, MODES, ROWS, dense, relative, weights
 

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph
-from onnxfde.running.samples import (
-    BATCH,
+from onnxfde.running.random_inputs import (
     check_range,
     latin_hypercube,
-    load_samples,
-    make_samples,
     parse_range,
     random_samples,
 )
+from onnxfde.running.samples import BATCH, load_samples, make_samples
 from tests.models import build
 
 FLOAT = np.dtype(np.float32)
@@ -146,7 +144,7 @@ def test_random_samples_have_the_shape_and_type_of_the_inputs() -> None:
 
 
 def test_huge_inputs_get_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxfde.running.samples.MOST_VALUES", 2**10)
+    monkeypatch.setattr("onnxfde.running.random_inputs.MOST_VALUES", 2**10)
     assert random_samples((InputSpec("x", FLOAT, ("N", 2**8)),), (0, 1), 4096).rows == 4
     assert random_samples((InputSpec("x", FLOAT, ("N", 2**12)),), (0, 1), 4096).rows == 1
 

@@ -47,7 +47,7 @@ def test_a_constant_output_has_no_relative_error() -> None:
     assert compared(mlp(W, B, zero, C), mlp(W, B, zero, C + 1), x=X).relative_l2 is None
 
 
-def test_a_model_without_floating_point_outputs_is_only_run() -> None:
+def test_a_model_without_floating_point_outputs_is_compared_for_equality() -> None:
     model = build("y = ArgMax(x)", outputs="int64[N,K] y")
     assert compared(model, model, x=X).max_abs_error is None
 

@@ -1,0 +1,167 @@
+"""Rows of the user's data in the type of a model's inputs: which are kept, and their range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxfde.errors import DataError
+from onnxfde.graph.input_specs import InputSpec
+from onnxfde.graph.shapes import Dims
+from onnxfde.numbers import Array, Indices
+from onnxfde.running.data_files import StoredArray
+
+LABELS = "y"
+"""The array of a data file that holds labels or targets."""
+MOST_IN_ONE_RUN = 2**25
+"""Most numbers in the inputs of one run: 128 MB of float32. Chosen; not tuned."""
+KEPT_ROWS = 2**17
+"""Most rows of the data that are kept. Chosen: a fifth of them still gives the error to 1 %, and
+layers are measured on fewer; not tuned."""
+KEPT_VALUES = 2**26
+"""Most numbers of the data that are kept: 256 MB of float32. Chosen; not tuned."""
+
+
+def lcm_batch(specs: tuple[InputSpec, ...]) -> int:
+    """The smallest number of samples that fills every fixed batch."""
+    return math.lcm(*(s.fixed_batch or 1 for s in specs))
+
+
+def require_labels(labels: StoredArray, lengths: set[int], source: str) -> None:
+    """Raise DataError unless labels are numbers, one row per sample."""
+    if not labels.shape or labels.dtype.kind not in "fiub":
+        raise DataError(f"{source}: '{LABELS}' must be an array of numbers, one row per sample")
+    if labels.shape[0] not in lengths:
+        others = " or ".join(map(str, sorted(lengths)))
+        raise DataError(
+            f"{source}: '{LABELS}' has {labels.shape[0]} rows, the inputs have {others}"
+        )
+
+
+def kept_rows(
+    arrays: Mapping[str, StoredArray],
+    specs: tuple[InputSpec, ...],
+    labels: StoredArray | None,
+    source: str,
+) -> Indices | None:
+    """The rows to keep, evenly spread if there are many, in groups that fill a batch; None: all.
+
+    With labels, rows that fill no batch are left out.
+    """
+    used = [arrays[spec.name] for spec in specs]
+    width = sum(math.prod(a.shape[1:]) for a in (*used, *([labels] if labels else [])))
+    rows, step = min((a.shape[0] for a in used), default=0), lcm_batch(specs)
+    if len({a.shape[0] for a in used}) > 1:
+        if sum(math.prod(a.shape) for a in used) > KEPT_VALUES:
+            raise DataError(f"{source}: arrays with different numbers of rows must be shorter")
+        return None
+    most = max(min(KEPT_ROWS, KEPT_VALUES // max(width, 1)) // step, 1)
+    groups = rows // step
+    if groups > most:
+        pick = np.unique(np.linspace(0, groups - 1, most).astype(int))
+        return (pick[:, None] * step + np.arange(step)).ravel()
+    return np.arange(groups * step) if labels is not None and groups else None
+
+
+def require_shape(array: StoredArray, spec: InputSpec, source: str) -> None:
+    """Raise DataError unless an array has the shape of an input and holds numbers."""
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        raise DataError(f"{source}: '{spec.name}' holds {array.dtype}, not numbers")
+    whole = len(array.shape) == len(spec.dims) and matches(array.shape[1:], spec.dims[1:])
+    row_by_row = len(array.shape) == len(spec.dims) + 1 and matches(array.shape[1:], spec.dims)
+    if not array.shape or not (whole or row_by_row):
+        wanted = "×".join(str(d or "?") for d in ("N", *spec.dims[1:]))
+        got = "×".join(map(str, array.shape)) or "a single number"
+        raise DataError(f"{source}: '{spec.name}' is {got}, the model's input is {wanted}")
+    if math.prod(array.shape[1:]) > MOST_IN_ONE_RUN:
+        raise DataError(f"{source}: one row of '{spec.name}' is too large to be tried out")
+
+
+def fit(
+    stored: StoredArray, spec: InputSpec, index: Indices | None, source: str
+) -> tuple[Array, tuple[Array, Array]]:
+    """Rows of an array in the input's dtype, and the range of all rows of it."""
+    limits: tuple[Array, Array] | None = None
+
+    def fitted() -> Iterator[Array]:
+        nonlocal limits
+        for block in stored.blocks():
+            own = least_and_most(block)
+            require_range(own, spec, source)
+            if limits is not None:
+                own = np.minimum(own[0], limits[0]), np.maximum(own[1], limits[1])
+            limits = own
+            yield block
+
+    found = gathered_rows(fitted(), (stored.shape, spec.dtype), index)
+    if limits is None:
+        limits = np.zeros(stored.shape[1:], spec.dtype), np.zeros(stored.shape[1:], spec.dtype)
+    return found, (limits[0].astype(spec.dtype), limits[1].astype(spec.dtype))
+
+
+def least_and_most(block: Array) -> tuple[Array, Array]:
+    """The smallest and largest value of each element of the rows; NaN where one is NaN.
+
+    Narrow rows are compared many at a time, which is much faster.
+    """
+    rows, shape = len(block), block.shape[1:]
+    together = max(1024 // max(math.prod(shape), 1), 1)
+    found = []
+    for least in (np.minimum, np.maximum):
+        wide = block[: rows // together * together].reshape(rows // together, together, *shape)
+        parts = [least.reduce(wide, axis=0)] if len(wide) else []
+        parts.append(block[len(wide) * together :])
+        found.append(least.reduce(np.concatenate(parts), axis=0))
+    return found[0], found[1]
+
+
+def require_range(limits: tuple[Array, Array], spec: InputSpec, source: str) -> None:
+    """Raise DataError if values between these limits are not finite in the input's dtype."""
+    low, high = limits
+    if low.dtype.kind == "f" and not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
+    if spec.dtype.kind in "iu" and low.size:
+        known = np.iinfo(spec.dtype)
+        fits = float(low.min()) >= known.min and float(high.max()) <= known.max
+    else:
+        with np.errstate(over="ignore"):
+            ends = [end.astype(spec.dtype) for end in limits]
+        fits = all(end.dtype.kind != "f" or np.isfinite(end).all() for end in ends)
+    if not fits:
+        raise DataError(f"{source}: '{spec.name}' holds values too large for {spec.dtype.name}")
+
+
+def rows_of_labels(labels: StoredArray, index: Indices | None, source: str) -> Array:
+    """Some rows of the labels; DataError if one is NaN or infinite."""
+    found = gathered_rows(labels.blocks(), (labels.shape, labels.dtype), index)
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise DataError(f"{source}: '{LABELS}' holds NaN or infinite values")
+    return found
+
+
+def gathered_rows(
+    blocks: Iterator[Array], kind: tuple[tuple[int, ...], np.dtype[Any]], index: Indices | None
+) -> Array:
+    """Some rows of what comes in blocks, or all of them; `kind` is the shape and dtype of all."""
+    shape, dtype = kind
+    found = np.empty((shape[0] if index is None else len(index), *shape[1:]), dtype)
+    seen = kept = 0
+    for block in blocks:
+        if index is None:
+            found[seen : seen + len(block)] = block
+        else:
+            here = index[kept : np.searchsorted(index, seen + len(block))] - seen
+            found[kept : kept + len(here)] = block[here]
+            kept += len(here)
+        seen += len(block)
+    return found
+
+
+def matches(shape: tuple[int, ...], wanted: Dims) -> bool:
+    """Whether a shape is what a model asks for."""
+    return len(shape) == len(wanted) and all(
+        a == b for a, b in zip(shape, wanted, strict=True) if isinstance(b, int)
+    )

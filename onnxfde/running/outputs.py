@@ -1,0 +1,47 @@
+"""The outputs of runs as arrays.
+
+A sequence becomes its elements, stacked if their shapes agree and else one after the other; a map
+becomes its values; an optional output that is absent has no elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxfde.numbers import Array
+
+
+def output_array(value: Any) -> Array:
+    """One output of one run as an array."""
+    if value is None:
+        return np.zeros(0)
+    if isinstance(value, dict):
+        return one_array([output_array(value[key]) for key in sorted(value)])
+    if isinstance(value, list | tuple):
+        return one_array([output_array(part) for part in value])
+    return np.asarray(value)
+
+
+def one_array(parts: Sequence[Array]) -> Array:
+    """Arrays as one array."""
+    if not parts:
+        return np.zeros(0)
+    if len({a.shape for a in parts}) == 1:
+        return np.stack(parts)
+    return np.concatenate([a.ravel() for a in parts])
+
+
+def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:
+    """One output of all runs as an array."""
+    by_rows = all(a.ndim and len(a) == n for a, n in zip(parts, sizes, strict=True))
+    if has_batch and by_rows and len({a.shape[1:] for a in parts}) == 1:
+        return np.concatenate(parts)
+    return one_array(parts)
+
+
+def is_floating(a: Array) -> bool:
+    """Whether an array holds floating-point numbers of any width."""
+    return a.dtype.kind == "f" or a.dtype.name.startswith(("bfloat", "float"))

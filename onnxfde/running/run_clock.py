@@ -1,0 +1,51 @@
+"""How long models may run: a model that does not end is stopped.
+
+    allowed  =  RUN_SECONDS for all runs together  +  multiply-adds of these runs / SLOWEST_SPEED
+
+The first part covers what the estimate of the work does not see, such as loops. It is shared by
+everything that one command runs, and after one run was stopped, no other is started.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from onnxfde.errors import RunStopped
+
+RUN_SECONDS = 2.0
+"""Seconds that all runs of one command may take beyond their estimated work. Chosen: small models
+take well under a second, and a loop without an end should not be waited for; not tuned."""
+SLOWEST_SPEED = 2e8
+"""Multiply-adds per second that are expected of the slowest machine. Chosen: a small board without
+vector instructions; not tuned."""
+
+
+@dataclass(eq=False)
+class RunClock:
+    """The time that is left for running models."""
+
+    left: float = RUN_SECONDS
+    stopped: bool = False
+
+    @contextmanager
+    def watching(self, stop: Callable[[], None], work: float) -> Iterator[None]:
+        """Call `stop` if what happens inside takes much longer than its work explains."""
+        if self.stopped:
+            raise RunStopped("it was stopped before because it took too long")
+        expected, start = work / SLOWEST_SPEED, time.monotonic()
+        allowed = min(self.left + expected, threading.TIMEOUT_MAX)
+        timer = threading.Timer(allowed, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except RunStopped:
+            self.stopped = True
+            raise RunStopped(f"running it was stopped after {allowed:.0f} s") from None
+        finally:
+            timer.cancel()
+            self.left -= max(0.0, time.monotonic() - start - expected)
