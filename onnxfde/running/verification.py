@@ -130,7 +130,7 @@ def require_equal(
         worst = float(change.max())
         raise VerificationError(
             f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
-            "explains; nothing was written (please report this model)"
+            "explains (please report this model)"
         )
 
 
