@@ -258,7 +258,10 @@ class Optimization:
         before = done.report
         result = quantize.apply(Graph(done.model, self.source.graph.folder), self.context)
         graph = self.stamped(result.graph)
-        compared = self.compared(graph)
+        try:
+            compared = self.compared(graph)
+        except VerificationError as reason:
+            raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
         require_sense(compared.verification, before.verification, compared.before, compared.after)
         found = Quantized(
             mode=quantize.mode,

@@ -183,7 +183,7 @@ class LayerStudies:
             **stored_form(now, inputs.metric, inputs.samples),
         )
         spelled = now.spelling.polynomial if now.spelling else None
-        fault = problem.fault or storage_fault(now.layer, inputs.samples, problem.dtype, spelled)
+        fault = storage_fault(now.layer, inputs.samples, problem.dtype, spelled) or problem.fault
         if fault:
             raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, self.context.progress)

@@ -28,6 +28,7 @@ LARGEST_WEIGHT = 2.0**480
 """The largest weight whose square, summed over a layer, stays within float64."""
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def storage_fault(
     layer: Layer, x: FloatArray, dtype: np.dtype[Any], p: Quadratic | None = None
 ) -> str | None:
@@ -50,6 +51,7 @@ def storage_fault(
     return None
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def rounded_outputs(
     layer: Layer, x: FloatArray, dtype: np.dtype[Any], p: Quadratic | None
 ) -> FloatArray:
@@ -60,6 +62,7 @@ def rounded_outputs(
     return cast(hidden @ written.outgoing.T + written.offset, dtype)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def kernel_fault(layer: Layer, rows: FloatArray, outgoing: FloatArray) -> str | None:
     """Why float64 cannot compare the neurons of a layer, given its live ones, whitened."""
     if not len(rows):
