@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Refusal, find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.other_activations import other_activations
@@ -15,7 +16,7 @@ from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
 from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.fold_affine import FoldAffine
-from onnxfde.passes.layer_study import LayerStudies, LayerStudy
+from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, Fold, LayerChange, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_data, open_model
@@ -56,6 +57,7 @@ class Inspection:
     """Affine maps side by side that `optimize` would fold into one."""
 
 
+@np.errstate(all="ignore")
 def inspect(
     model: Model,
     *,
@@ -78,8 +80,12 @@ def inspect(
     views = []
     for match in matches:
         progress.say(match.name)
-        views.append(view_of(studies.study(match, match)))
-    nothing = None if matches else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
+        try:
+            with refusing_extremes():
+                views.append(view_of(studies.study(match, match)))
+        except NoMatch as reason:
+            refused.append(Refusal(match.name, str(reason)))
+    nothing = None if views else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),
         tuple(refused),

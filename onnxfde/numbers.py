@@ -21,6 +21,13 @@ Blocks = tuple[tuple[int, ...], ...]
 ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-50}
 """Unit roundoff of the types that a layer may have (IEEE 754). That of float64 is taken eight times
 as large, because our own computations round in float64 too. Chosen; not tuned."""
+LARGEST = {
+    "float32": 2.0**128 * (1 - 2.0**-24),
+    "float16": 65504.0,
+    "bfloat16": 2.0**128 * (1 - 2.0**-8),
+    "float64": float(np.finfo(np.float64).max),
+}
+"""The largest finite number of these types."""
 ROUNDING_STEPS = 16
 """Two executions of the same algebra count as equal up to rounding if they differ by at most this
 many unit roundoffs of A(x), the computation on absolute values. Chosen: the worst case grows with

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+
 from onnxfde import __version__
-from onnxfde.errors import DataError
+from onnxfde.errors import DataError, VerificationError
 from onnxfde.graph import files
 from onnxfde.graph.model import Graph
 from onnxfde.graph.onnx_calls import check
@@ -136,6 +139,7 @@ def optimize(
     return optimized(model, Options.given(eps, **options), progress)
 
 
+@np.errstate(all="ignore")
 def optimized(model: Model, options: Options, progress: Progress | None = None) -> Result:
     """`optimize` with its options as one value."""
     progress = (progress or Progress()).restarted()
@@ -145,14 +149,7 @@ def optimized(model: Model, options: Options, progress: Progress | None = None) 
         return run.unchanged("onnxfde made it with these settings before")
     if options.int8:
         Quantize(options.int8).check(run.source.graph)
-    merged = CertifiedMerging.of(options).apply(run.source.graph, run.context)
-    if merged.result.changed:
-        done = run.finished(merged)
-    elif merged.certificate is not None:
-        limit = f"--max-certified-error {options.max_certified_error:g}"
-        done = run.unchanged(f"nothing merges within {limit}", merged.result)
-    else:
-        done = run.unchanged(why_nothing(run.source.graph, merged.result), merged.result)
+    done = run.merged(CertifiedMerging.of(options))
     return run.rounded_to_8_bits(done, Quantize(options.int8)) if options.int8 else done
 
 
@@ -195,6 +192,31 @@ class Optimization:
         ]
         memory = None if limit is None else dict[Hashable, Any]()
         return cls(source, options, Context(inputs, progress, memory), settings, *beside)
+
+    def merged(self, merging: CertifiedMerging) -> Result:
+        """The merged model; if it fails the comparison, one merged at ε = 0, or a copy."""
+        original = self.source.graph
+        made = merging.apply(original, self.context)
+        if not made.result.changed:
+            return self.unmerged(made)
+        try:
+            return self.finished(made)
+        except VerificationError as reason:
+            failed = str(reason)
+        lossless = merging.lossless
+        again = lossless and lossless.apply(original, self.context)
+        if again and again.result.changed:
+            with suppress(VerificationError):
+                return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
+        return self.unchanged(f"if merged, {failed}", made.undone(original).result)
+
+    def unmerged(self, made: CertifiedResult) -> Result:
+        """The original as the result, because nothing merges."""
+        reason = why_nothing(self.source.graph, made.result)
+        if made.certificate is not None:
+            limit = f"--max-certified-error {self.options.max_certified_error:g}"
+            reason = f"nothing merges within {limit}"
+        return self.unchanged(reason, made.result)
 
     def compared(self, graph: Graph) -> Compared:
         """Check a model, and run it beside the original."""
@@ -258,7 +280,10 @@ class Optimization:
         before = done.report
         result = quantize.apply(Graph(done.model, self.source.graph.folder), self.context)
         graph = self.stamped(result.graph)
-        compared = self.compared(graph)
+        try:
+            compared = self.compared(graph)
+        except VerificationError as reason:
+            raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
         require_sense(compared.verification, before.verification, compared.before, compared.after)
         found = Quantized(
             mode=quantize.mode,
@@ -322,6 +347,7 @@ def must_be_lossless(layer: LayerChange) -> bool:
     return layer.eps is not None and layer.eps < ROUNDING_STEPS * ROUNDOFF[layer.dtype]
 
 
+@np.errstate(all="ignore")
 def verify(
     model: Model,
     other: Model,

@@ -34,6 +34,11 @@ class CertifiedResult:
         result = replace(self.result, graph=original, layers=layers, folded=())
         return CertifiedResult(result, self.certificate)
 
+    def remarked(self, remark: str) -> CertifiedResult:
+        """The same with a remark on every layer."""
+        layers = tuple(replace(layer, remark=remark) for layer in self.result.layers)
+        return replace(self, result=replace(self.result, layers=layers))
+
 
 @dataclass(frozen=True)
 class CertifiedMerging:
@@ -62,6 +67,13 @@ class CertifiedMerging:
         if self.merge.asks_for_count or first.certificate.unavailable:
             raise self.proof.failure(first.certificate)
         return self.with_smaller_eps(original, context) or first.undone(original)
+
+    @property
+    def lossless(self) -> CertifiedMerging | None:
+        """The same at ε = 0; None if that is no other result, or ε does not bound the change."""
+        capped = self.merge.capped(0.0)
+        bounded = self.merge.semantics == "budget" and not self.merge.asks_for_count
+        return replace(self, merge=capped) if bounded and capped != self.merge else None
 
     @property
     def caps(self) -> tuple[float, ...]:

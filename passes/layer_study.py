@@ -8,9 +8,13 @@ became is studied once and remembered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier
@@ -20,6 +24,7 @@ from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
+from onnxfde.neurons.value_range import storage_fault
 from onnxfde.numbers import FloatArray
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
@@ -130,7 +135,10 @@ class LayerStudies:
         )
 
     def study(self, now: Match, found: Match) -> LayerStudy:
-        """The study of a layer as it is `now`; `found` is the same layer in the original."""
+        """The study of a layer as it is `now`; `found` is the same layer in the original.
+
+        NoMatch if its values are beyond what its type or float64 can hold.
+        """
         key = (self.fitting.original, found.name, self.replaced, self.options.method)
         return self.context.remembered(key, lambda: self._new_study(now, found))
 
@@ -174,6 +182,10 @@ class LayerStudies:
             other_metrics=(wider.metric,) if wider else (),
             **stored_form(now, inputs.metric, inputs.samples),
         )
+        spelled = now.spelling.polynomial if now.spelling else None
+        fault = storage_fault(now.layer, inputs.samples, problem.dtype, spelled) or problem.fault
+        if fault:
+            raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, self.context.progress)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
         return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
@@ -182,6 +194,15 @@ class LayerStudies:
         if self.verdict is None:
             return None
         return self.verdict.outputs(self.verdict.inputs(now), now, found)
+
+
+@contextmanager
+def refusing_extremes() -> Iterator[None]:
+    """Turn the failure of a factorisation into the reason why a layer is left alone."""
+    try:
+        yield
+    except np.linalg.LinAlgError:
+        raise NoMatch("its weights or inputs differ too much in size to be compared") from None
 
 
 def needs_evidence(options: MergeOptions) -> bool:

@@ -18,7 +18,7 @@ from onnxfde.graph.match import Match, Refusal, find_layers, reread, size_of
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.options import MergeOptions
-from onnxfde.passes.layer_study import LayerStudies, LayerStudy
+from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.threads import few_threads
 
@@ -54,10 +54,9 @@ class MergeNeurons(MergeOptions):
             try:
                 with progress.timed("match"):
                     now = reread(work, found) if studies.replaced else found
+                changes.append(self.merged(work, now, found, studies, context))
             except NoMatch as reason:
                 refused.append(Refusal(found.name, str(reason)))
-                continue
-            changes.append(self.merged(work, now, found, studies, context))
             studies.leave(found, chosen[number:])
         result = work if any(change.changed for change in changes) else graph
         return PassResult(result, tuple(changes), tuple(refused), found=sizes)
@@ -68,7 +67,7 @@ class MergeNeurons(MergeOptions):
         """Merge one layer of `work` in place, if the options allow it; returns what changed."""
         progress, layer = context.progress, now.layer
         progress.say(f"{now.name}: {layer.inputs}-{layer.neurons}-{layer.outputs}")
-        with progress.timed("partition"), few_threads(layer.size):
+        with progress.timed("partition"), few_threads(layer.size), refusing_extremes():
             study = studies.study(now, found)
             reduced, useful = self.choice(study)
             change = self.change(study, reduced, useful)
@@ -95,8 +94,9 @@ class MergeNeurons(MergeOptions):
     ) -> LayerChange:
         """What the report says about a layer."""
         problem, remark = study.problem, study.remark
-        if reduced and not reduced.layer.finite:
-            reduced, remark = None, "its merged weights overflow the stored type"
+        fault = problem.storage_fault(reduced.layer) if reduced else None
+        if fault:
+            reduced, remark = None, f"left alone, because if merged {fault}"
         before, after = problem.layer, reduced.layer if reduced else problem.layer
         by_count = self.count_of(before.neurons) is not None
         return LayerChange(

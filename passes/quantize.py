@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,6 +30,7 @@ class Quantize:
         context = context or Context()
         self.check(graph)
         context.progress.say("rounding to 8 bits")
-        with context.progress.timed("int8"):
+        with context.progress.timed("int8"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, where values are NaN
             model = quantize(graph, self.mode, context.inputs.data)
         return PassResult(Graph(model, graph.folder), small_weights=small_weights(model))

@@ -5,8 +5,8 @@ Two aims, the first for 8 bits, where all hidden values h_r share one step size:
     E[h_r] ∝ (‖V_r‖·E[h_r])^¼       neurons that contribute little may use little of the range
     max |U| = max |V|               by one factor for all neurons
 
-No E[h_r] may exceed the largest of the original layer, or h could overflow a type in which the
-original did not. E[h] is computed as that of a square.
+No E[h_r] may exceed the largest of the original layer, nor a ceiling that is well within the stored
+type, or h could overflow where the original did not. E[h] is computed as that of a square.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ CONTRIBUTION_POWER = 1 / 4
 of their contributions. Chosen between the two; not tuned."""
 
 
-def balanced(layer: Layer, original: Layer, metric: Metric, exact: bool = True) -> Layer:
+def balanced(
+    layer: Layer, original: Layer, metric: Metric, exact: bool = True, ceiling: float = np.inf
+) -> Layer:
     """The same function with other scales; `exact` takes powers of two, which round nothing."""
     degree = layer.activation.degree
     size = mean_square(metric.whiten(layer.incoming))
     part = np.linalg.norm(layer.outgoing, axis=0) * size
-    largest = mean_square(metric.whiten(original.incoming)).max()
+    largest = min(mean_square(metric.whiten(original.incoming)).max(), ceiling)
     live = part > 0
     if not live.any():
         return layer

@@ -42,21 +42,24 @@ class Metric:
     @classmethod
     def box(cls, inputs: int, low: float, high: float) -> Metric:
         """Inputs uniform in [low, high] and independent."""
-        radius = (high - low) / 2
-        return cls(np.full(inputs, (low + high) / 2), np.eye(inputs) * radius / np.sqrt(3))
+        radius = high / 2 - low / 2
+        return cls(np.full(inputs, low / 2 + high / 2), np.eye(inputs) * radius / np.sqrt(3))
 
     @classmethod
     def measured(cls, samples: FloatArray) -> Metric:
         """Mean and regularised covariance of sample inputs; Σ = I if nothing varies."""
         inputs = samples.shape[1]
-        mean = samples.mean(axis=0)
-        centred = samples - mean
+        exponent = int(np.frexp(np.abs(samples).max(initial=0.0))[1])
+        centred = np.ldexp(samples, -exponent)
+        mean = centred.mean(axis=0)
+        centred -= mean
         covariance = centred.T @ centred / len(samples)
         scale = np.trace(covariance) / inputs
         if scale == 0:
-            return cls(mean, np.eye(inputs))
+            return cls(np.ldexp(mean, exponent), np.eye(inputs))
         covariance[np.diag_indices(inputs)] += REGULARISATION * scale
-        return cls(mean, np.linalg.cholesky(covariance))
+        factor = np.linalg.cholesky(covariance)
+        return cls(np.ldexp(mean, exponent), np.ldexp(factor, exponent))
 
     def whiten(self, incoming: FloatArray) -> FloatArray:
         """Rows u as u T."""

@@ -28,7 +28,8 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
 from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
-from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
+from onnxfde.neurons.value_range import kernel_fault, storage_fault
+from onnxfde.numbers import LARGEST, ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
 ROUNDING_DRAWS = 3
 """How often all weights are perturbed by up to one unit roundoff, to see how far that moves the
@@ -39,6 +40,10 @@ both layers are rounded, the original's and the new one's."""
 ESTIMATE_NOISE = 1e-6
 """Added to ε where errors are estimated from Gram matrices, so that rounding excludes no candidate:
 half of float64's digits (1.5e-8) and a margin for sums over neurons. Chosen; not tuned."""
+
+HEADROOM = 32
+"""By how much the mean of a hidden value stays below the largest number of the stored type. The
+square of a normal variable exceeds its mean 32 times in one of 65 million draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +191,17 @@ class Problem:
         """The same layer with the scales that suit how it is stored."""
         if self.kept is not None:
             return recentred(layer, self.kept, self.metric)
-        return balanced(layer, self.layer, self.metric, exact)
+        ceiling = LARGEST[self.dtype.name] / HEADROOM
+        return balanced(layer, self.layer, self.metric, exact, ceiling)
+
+    @cached_property
+    def fault(self) -> str | None:
+        """Why float64 cannot compare the layer's neurons; None if it can."""
+        return kernel_fault(self.layer, self.rows, self.live.outgoing)
+
+    def storage_fault(self, layer: Layer) -> str | None:
+        """Why the stored type cannot hold the values of a smaller layer; None if it can."""
+        return storage_fault(layer, self.samples, self.dtype, self.kept)
 
     def read_back(self, layer: Layer) -> Layer:
         """A layer as it reads back from the file."""

@@ -179,7 +179,7 @@ def require_equal(
         worst = float(change.max()) * scale
         raise VerificationError(
             f"at ε = 0 the result differs from the original by {worst:.3g}, more than rounding "
-            "explains; nothing was written (please report this model)"
+            "explains (please report this model)"
         )
 
 
