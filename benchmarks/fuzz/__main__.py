@@ -34,7 +34,7 @@ def main() -> int:
     import onnxfde
 
     engine.load_everything()
-    seeds = wanted(options.only) if options.only else all_seeds(options.inputs, options.first)
+    seeds = wanted(options.only) if options.only else all_seeds(options)
     print(f"testing {Path(onnxfde.__file__).parent}, {len(seeds):,} inputs", flush=True)
     if options.keep is not None:
         return show_one(seeds[0], options.keep)
@@ -55,6 +55,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=INPUTS, help="mutations besides the traps")
     parser.add_argument("--first", type=int, default=0, help="the number to begin with")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--quick", action="store_true", help="one command line per trap")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--only", default="", help="NAME or NAME:NUMBER, separated by commas")
     parser.add_argument("--keep", type=Path, help="run one input in this new folder")
@@ -63,24 +64,28 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def all_seeds(inputs: int, first: int) -> Sequence[tuple[str, int]]:
+def all_seeds(options: argparse.Namespace) -> Sequence[tuple[str, int]]:
     """The traps, and mutations of all models in turns."""
     from benchmarks.fuzz.bases import bases
-    from benchmarks.fuzz.traps import TRAPS
+    from benchmarks.fuzz.traps import traps
 
-    names = list(bases())
-    traps = [(name, i) for name, cases in TRAPS.items() for i in range(len(cases))]
-    return [*traps, *((names[i % len(names)], first + i // len(names)) for i in range(inputs))]
+    names, found = list(bases()), []
+    for i, (name, cases) in enumerate(traps().items()):
+        numbers = [i % len(cases)] if options.quick else range(len(cases))
+        found += [(name, number) for number in numbers]
+    for i in range(options.inputs):
+        found.append((names[i % len(names)], options.first + i // len(names)))
+    return found
 
 
 def wanted(text: str) -> list[tuple[str, int]]:
     """The inputs that --only names."""
-    from benchmarks.fuzz.traps import TRAPS
+    from benchmarks.fuzz.traps import traps
 
     found = []
     for word in text.split(","):
         name, _, number = word.partition(":")
-        count = len(TRAPS.get(name, range(SOME)))
+        count = len(traps().get(name, range(SOME)))
         found += [(name, int(number))] if number else [(name, i) for i in range(count)]
     return found
 

@@ -13,7 +13,19 @@ from benchmarks.fuzz.byte_mutations import with_broken_bytes
 from onnxfde.numbers import Array
 
 SHAPES = ("(1000000000000, 3)", "(-1, 3)", "(3,)", "()", "(2, 3, 4)", f"({'9' * 30}, 3)", "(0, 3)")
-DESCRIPTIONS = ("<f4", "<f8", "|O", "<U5", "<c8", "|V3", "|b1", "<m8", "<i8", "|S9" + "9" * 8, "<f2")
+DESCRIPTIONS = (
+    "<f4",
+    "<f8",
+    "|O",
+    "<U5",
+    "<c8",
+    "|V3",
+    "|b1",
+    "<m8",
+    "<i8",
+    "|S9" + "9" * 8,
+    "<f2",
+)
 """Shapes and types that the head of an .npy file may claim."""
 
 

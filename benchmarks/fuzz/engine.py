@@ -36,6 +36,8 @@ ADDRESS_SPACE = 8 << 30
 than `judging.MOST_MEGABYTES` has failed long before."""
 LARGEST_FILE = 1 << 30
 """Bytes that a run can write to one file."""
+IDLE_SECONDS = 10
+"""The same for a run that waits for something and uses no CPU time at all."""
 GRACE_SECONDS = 2
 """How long a hanging run has to say where it is, before it is killed."""
 FLUSH_FAILED = 120
@@ -71,8 +73,11 @@ def load_everything() -> None:
     nothing = ("missing.onnx", "missing2.onnx")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for argv in (["inspect", nothing[0]], ["optimize", *nothing], ["verify", *nothing]):
-            with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
-                call(argv)
+            nowhere = io.StringIO()
+            with contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere):
+                with contextlib.suppress(SystemExit):
+                    call(argv)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the command may have taken it
     gc.collect()
     gc.freeze()
 
@@ -91,7 +96,7 @@ def run(case: Case, folder: Path, more: tuple[str, ...] = ()) -> Run:
     if child == 0:
         be_command(case, folder, [*more, *case.words.argv])
     handle = os.pidfd_open(child)
-    timed_out = not ended_within(handle, WALL_SECONDS)
+    timed_out = not ended_in_time(child, handle)
     if timed_out:
         os.kill(child, signal.SIGXCPU)
         ended_within(handle, GRACE_SECONDS)
@@ -108,6 +113,20 @@ def run(case: Case, folder: Path, more: tuple[str, ...] = ()) -> Run:
         used.ru_maxrss / 1024,
         timed_out or code == -signal.SIGXCPU,
     )
+
+
+def ended_in_time(child: int, handle: int) -> bool:
+    """Whether a run has ended before it took too long or stood still."""
+    idle, last = 0, -1
+    for _ in range(WALL_SECONDS):
+        if ended_within(handle, 1):
+            return True
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        used = int(fields[11]) + int(fields[12])
+        idle, last = (idle + 1 if used == last and fields[0] == "S" else 0), used
+        if idle == IDLE_SECONDS:
+            break
+    return False
 
 
 def ended_within(handle: int, seconds: float) -> bool:

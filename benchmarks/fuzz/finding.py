@@ -9,11 +9,13 @@ from pathlib import Path
 from benchmarks.fuzz.cases import Case, case_of, show
 from benchmarks.fuzz.engine import Run, run, scratch
 from benchmarks.fuzz.judging import Judge, snapshot
-from benchmarks.fuzz.traps import TRAPS, trap_case
+from benchmarks.fuzz.traps import trap_case, traps
 
 FRAME = re.compile(r'File ".*?/(onnxfde|passes)/([^"]+)", line (\d+)(?:,)? in (\w+)')
 LATEST_FIRST = "most recent call first"
-ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Fail|InvalidArgument|Interrupt)\w*)\b")
+ERROR = re.compile(
+    r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Fail|InvalidArgument|Interrupt)\w*)\b"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Outcome:
 
 def find(name: str, number: int) -> Case:
     """The mutation or the trap with this name and number."""
-    return trap_case(name, number) if name in TRAPS else case_of(name, number)
+    return trap_case(name, number) if name in traps() else case_of(name, number)
 
 
 def tried(name: str, number: int, keep: Path | None = None) -> Outcome:

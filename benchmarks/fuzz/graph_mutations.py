@@ -111,7 +111,9 @@ def reweigh(model: ModelProto, rng: Random) -> None:
             case 1:
                 values[:] = np.float64(rng.choice(EDGE_FLOATS))
             case 2:
-                values = (values * 10.0 ** rng.choice((-40, -20, 10, 18, 30, 37, 300))).astype(dtype)
+                values = (values * 10.0 ** rng.choice((-40, -20, 10, 18, 30, 37, 300))).astype(
+                    dtype
+                )
     tensor.raw_data = values.tobytes()
 
 

@@ -117,7 +117,7 @@ class Judge:
         if "-v" in self.case.words.argv:
             lines = lines[-1:]
         if not lines and self.case.words.command == "verify":
-            return "not verified" in self.run.stdout
+            return "not verified" in self.run.stdout.lower()
         return len(lines) == 1 and lines[0].startswith("onnxfde: ")
 
     def of_files(self) -> Iterator[str]:
