@@ -4,8 +4,8 @@
 and field by field, of data files and of command lines, and hand-made traps. Each is determined by a
 name and a number; `--only NAME:NUMBER --keep FOLDER` makes one again and keeps its files, and
 `--only NAME` tries all traps, or the first inputs, of that name. `--package FOLDER` tests the
-`onnxfde` of another checkout. The page `fuzz.md` is written unless `--only` or `--no-page` is given.
-The exit code is 1 if anything was found.
+`onnxfde` of another checkout. The page `fuzz.md` is written unless `--only` or `--no-page` is
+given. The exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def main() -> int:
     if options.package is not None:
         sys.path.insert(0, str(options.package.resolve()))
     os.environ["ORT_DISABLE_TELEMETRY"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from benchmarks.fuzz import engine, page, workers
-
     import onnxfde
+    from benchmarks.fuzz import engine, page, workers
 
     engine.load_everything()
     seeds = wanted(options.only) if options.only else all_seeds(options)

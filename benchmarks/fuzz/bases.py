@@ -73,7 +73,7 @@ def parsed(
     kind: str = "float",
     opset: int = 17,
     more: str = "",
-    **arrays: Array,
+    **arrays: Any,
 ) -> onnx.ModelProto:
     """A model from the text of its nodes, with the weights that they name."""
     domains = f'"": {opset}{more}'
@@ -256,7 +256,7 @@ def spelled() -> Iterator[Base]:
     for name, body in SPELLINGS.items():
         yield based(name, parsed(GEMMS.format(body)))
     for kind in ("float16", "double", "bfloat16"):
-        ports = {"inputs": f"{kind}[N,3] x", "outputs": f"{kind}[N,2] y"}
+        ports: dict[str, Any] = {"inputs": f"{kind}[N,3] x", "outputs": f"{kind}[N,2] y"}
         yield based(kind, parsed(GEMMS.format(SPELLINGS["square-plus"]), kind=kind, **ports))
     for name, (body, more) in WHOLE.items():
         yield based(name, parsed(body, **more))
@@ -327,7 +327,7 @@ def external() -> Iterator[Base]:
     for name, place in places.items():
         yield moved_out(name, parsed(GEMMS.format(SPELLINGS["mul"])), place)
     body = "h = Gemm <transB = 1> (x, WL, bL) s = Mul(h, h) y = Gemm <transB = 1> (s, VL)"
-    ports = {"inputs": "float[N,16] x", "outputs": "float[N,16] y"}
+    ports: dict[str, Any] = {"inputs": "float[N,16] x", "outputs": "float[N,16] y"}
     yield moved_out("external-large", parsed(body, **ports), lambda name: "w.data")
     unmergeable = parsed(GEMMS.format(SPELLINGS["relu"]))
     yield moved_out("external-relu", unmergeable, lambda name: "in.onnx.data")

@@ -60,9 +60,6 @@ class Run:
 
 def load_everything() -> None:
     """Import all that a command may import, so that children need not."""
-    import onnxruntime.quantization
-    import scipy.linalg
-    import scipy.optimize
     import threadpoolctl  # noqa: F401
 
     import onnxfde
@@ -74,9 +71,12 @@ def load_everything() -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for argv in (["inspect", nothing[0]], ["optimize", *nothing], ["verify", *nothing]):
             nowhere = io.StringIO()
-            with contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere):
-                with contextlib.suppress(SystemExit):
-                    call(argv)
+            with (
+                contextlib.redirect_stderr(nowhere),
+                contextlib.redirect_stdout(nowhere),
+                contextlib.suppress(SystemExit),
+            ):
+                call(argv)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the command may have taken it
     gc.collect()
     gc.freeze()
@@ -171,13 +171,13 @@ def redirect(case: Case, folder: Path) -> None:
     error = os.open(folder / "stderr", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     os.dup2(error, 2)
     sys.stderr = io.TextIOWrapper(
-        open(2, "wb", 0, closefd=False), "utf-8", "backslashreplace", write_through=True
+        io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True
     )
     os.dup2(opened_output(case, folder), 1)
-    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8")
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8")
     if case.stdout == "closed":
         os.close(1)
-        sys.stdout = None  # type: ignore[assignment]  # as Python does
+        sys.stdout = None  # as Python does
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGXCPU, sys.stderr, chain=True)
 

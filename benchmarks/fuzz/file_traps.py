@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +38,35 @@ def links(folder: Path) -> None:
     """Links to inputs, to nothing, and in a circle."""
     for name, target in {
         "link.onnx": "in.onnx", "link.data": "w.data", "link.npz": "rows.npz",
-        "dangling.onnx": "nowhere.onnx", "loop1": "loop2", "loop2": "loop1", "zero.data": "/dev/zero",
-        "self": ".",
+        "dangling.onnx": "nowhere.onnx", "loop1": "loop2", "loop2": "loop1", "self": ".",
     }.items():  # fmt: skip
         (folder / name).symlink_to(target)
     os.link(folder / "in.onnx", folder / "hard.onnx")
     if (folder / "w.data").exists():
         os.link(folder / "w.data", folder / "hard.data")
+
+
+def make_pipes(folder: Path) -> None:
+    """Pipes that nobody writes to."""
+    for name in ("fifo", "fifo.ort"):
+        os.mkfifo(folder / name)
+
+
+def replace_data(folder: Path, target: str | None) -> None:
+    """A pipe, or a link to `target`, in the place of a model's data file."""
+    file = folder / "w.data"
+    file.unlink()
+    if target is None:
+        os.mkfifo(file)
+    else:
+        file.symlink_to(target)
+
+
+def make_holes(folder: Path) -> None:
+    """Files of 3 GB that take no space."""
+    for end in ("onnx", "ort", "npz"):
+        with (folder / f"huge.{end}").open("wb") as stream:
+            stream.truncate(3 << 30)
 
 
 def file_traps() -> Iterator[Case]:
@@ -72,7 +97,7 @@ def file_traps() -> Iterator[Case]:
         "optimize fifo out.onnx", "optimize in.onnx fifo", "optimize in.onnx out.onnx --data fifo",
         "optimize in.onnx out.onnx --json fifo", "inspect fifo", "verify in.onnx fifo",
         "verify fifo.ort in.onnx", "verify in.onnx fifo.ort",
-        prepare=lambda folder: [os.mkfifo(folder / name) for name in ("fifo", "fifo.ort")],
+        prepare=make_pipes,
     )  # fmt: skip
     yield from cases(
         "devices", "mul",
@@ -84,25 +109,22 @@ def file_traps() -> Iterator[Case]:
     yield from cases(
         "external-not-regular", "external",
         "optimize in.onnx out.onnx", "inspect in.onnx", "verify in.onnx base.onnx",
-        prepare=lambda folder: [(folder / "w.data").unlink(), os.mkfifo(folder / "w.data")],
+        prepare=partial(replace_data, target=None),
     )  # fmt: skip
     yield from cases(
         "external-loop", "external",
         "optimize in.onnx out.onnx", "inspect in.onnx", "verify in.onnx base.onnx",
-        prepare=lambda folder: [(folder / "w.data").unlink(),
-                                (folder / "w.data").symlink_to("w.data")],
+        prepare=partial(replace_data, target="w.data"),
     )  # fmt: skip
     yield from cases(
         "external-device", "external", "optimize in.onnx out.onnx", "inspect in.onnx",
-        prepare=lambda folder: [(folder / "w.data").unlink(),
-                                (folder / "w.data").symlink_to("/dev/zero")],
+        prepare=partial(replace_data, target="/dev/zero"),
     )  # fmt: skip
     yield from cases(
         "huge-file", "mul",
         "optimize huge.onnx out.onnx", "inspect huge.onnx", "verify in.onnx huge.onnx",
         "verify in.onnx huge.ort", "optimize in.onnx out.onnx --data huge.npz",
-        prepare=lambda folder: [hole(folder / f"huge.{end}", 3 << 30)
-                                for end in ("onnx", "ort", "npz")],
+        prepare=make_holes,
     )  # fmt: skip
     yield from data_traps()
 
@@ -135,12 +157,6 @@ def overwriting() -> Iterator[Case]:
     )  # fmt: skip
 
 
-def hole(path: Path, size: int) -> None:
-    """A file of zeros that takes no space."""
-    with path.open("wb") as stream:
-        stream.truncate(size)
-
-
 def sparse_npy(path: Path, shape: tuple[int, ...]) -> None:
     """A file with this many float32 zeros, which takes no space."""
     head = npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}", b"")
@@ -151,15 +167,16 @@ def sparse_npy(path: Path, shape: tuple[int, ...]) -> None:
 def bomb(size: int) -> bytes:
     """An .npz whose array is zeros, a thousand times as large as the file."""
     head = npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({size // 12}, 3), }}", b"")
-    stream = io.BytesIO()
-    with (
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("x.npy", "w") as inside,
-    ):
-        inside.write(head)
-        for _ in range(size >> 20):
-            inside.write(bytes(1 << 20))
-    return stream.getvalue()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    start = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    body = start + block * (size >> 20) + packer.flush()
+    name, sizes = b"x.npy", struct.pack("<III", 0, len(body), len(head) + size)
+    common = struct.pack("<HHHHH", 20, 0, zipfile.ZIP_DEFLATED, 0, 0x21) + sizes
+    entry = b"PK\1\2\x14\0" + common + struct.pack("<HHHHHII", len(name), 0, 0, 0, 0, 0, 0) + name
+    local = b"PK\3\4" + common + struct.pack("<HH", len(name), 0) + name
+    end = struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry), len(local) + len(body), 0)
+    return local + body + entry + b"PK\5\6" + end
 
 
 def lying(shape: str, kind: str = "<f4") -> bytes:
@@ -187,7 +204,8 @@ def data_traps() -> Iterator[Case]:
         "one-row": saved(x=x[:1]), "huge-values": saved(x=x * 1e38),
         "huge-doubles": saved(x=x.astype(np.float64) * 1e300), "text": saved(x=x.astype(str)),
         "other-name": saved(z=x), "huge-labels": saved(x=x, y=np.full(120, 1e300)),
-        "negative-labels": saved(x=x, y=np.full(120, -5)), "far-labels": saved(x=x, y=np.full(120, 2**62)),
+        "negative-labels": saved(x=x, y=np.full(120, -5)),
+        "far-labels": saved(x=x, y=np.full(120, 2**62)),
         "scalar": saved(x=np.float32(1)), "bool-labels": saved(x=x, y=np.ones(120, bool)),
     }  # fmt: skip
     for name, content in contents.items():
@@ -209,14 +227,11 @@ def data_traps() -> Iterator[Case]:
 
 BOMB_BYTES = 3 << 30
 """What the zip bomb holds; the file is a thousandth of it."""
-_bombs: list[bytes] = []
 
 
 def write_bomb(folder: Path) -> None:
-    """The zip bomb, which is made once."""
-    if not _bombs:
-        _bombs.append(bomb(BOMB_BYTES))
-    (folder / "d.npz").write_bytes(_bombs[0])
+    """The zip bomb as a data file."""
+    (folder / "d.npz").write_bytes(bomb(BOMB_BYTES))
 
 
 STREAMED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -28,6 +28,12 @@ OPERATORS = (
     "ReduceMean", "Softmax", "SequenceConstruct", "Optional", "Nothing", "", "Tile", "Pad",
     "QuantizeLinear", "DequantizeLinear", "MatMulInteger", "LSTM", "Einsum", "NonZero", "TopK",
 )  # fmt: skip
+ATTRIBUTE_TYPES: list[Any] = list(AttributeProto.AttributeType.values())
+FLOATS: dict[int, np.dtype[Any]] = {
+    TensorProto.FLOAT: np.dtype(np.float32),
+    TensorProto.DOUBLE: np.dtype(np.float64),
+    TensorProto.FLOAT16: np.dtype(np.float16),
+}
 LENGTHS = (-1, 0, 1, 2, 3, 5, 6, 7, 1000, 50_000_000, 2**31, 2**33, 2**62, 2**63 - 1, -5)
 """Lengths of axes."""
 VERSIONS = (-1, 0, 1, 2, 3, 6, 7, 8, 12, 13, 18, 21, 22, 24, 30, 1000, 2**31, 2**63 - 1)
@@ -97,11 +103,9 @@ def reshape_tensor(model: ModelProto, rng: Random) -> None:
 def reweigh(model: ModelProto, rng: Random) -> None:
     """Extreme numbers in a stored tensor: one, some, or all of them."""
     tensor = of_type(model, TensorProto, rng)
-    kinds = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64,
-             TensorProto.FLOAT16: np.float16}  # fmt: skip
-    if tensor is None or tensor.data_type not in kinds or not tensor.raw_data:
+    if tensor is None or tensor.data_type not in FLOATS or not tensor.raw_data:
         return
-    dtype = np.dtype(kinds[tensor.data_type])
+    dtype = FLOATS[tensor.data_type]
     whole = len(tensor.raw_data) // dtype.itemsize * dtype.itemsize
     values = np.frombuffer(tensor.raw_data[:whole], dtype).copy()
     with np.errstate(all="ignore"):
@@ -111,9 +115,8 @@ def reweigh(model: ModelProto, rng: Random) -> None:
             case 1:
                 values[:] = np.float64(rng.choice(EDGE_FLOATS))
             case 2:
-                values = (values * 10.0 ** rng.choice((-40, -20, 10, 18, 30, 37, 300))).astype(
-                    dtype
-                )
+                factor = 10.0 ** rng.choice((-40, -20, 10, 18, 30, 37, 300))
+                values = (values * factor).astype(dtype)
     tensor.raw_data = values.tobytes()
 
 
@@ -143,7 +146,7 @@ def change_attribute(model: ModelProto, rng: Random) -> None:
         return
     match rng.randrange(4):
         case 0:
-            attribute.type = rng.choice(AttributeProto.AttributeType.values())
+            attribute.type = rng.choice(ATTRIBUTE_TYPES)
         case 1:
             attribute.i = rng.choice(EDGE_INTEGERS)
             attribute.type = AttributeProto.INT
@@ -163,7 +166,8 @@ def rename(model: ModelProto, rng: Random) -> None:
     for node in (m for m in messages(model) if isinstance(m, NodeProto)):
         for ends in (node.input, node.output):
             ends[:] = [new if name == old else name for name in ends]
-    for thing in (*model.graph.initializer, *model.graph.input, *model.graph.output):
+    things: tuple[Any, ...] = (*model.graph.initializer, *model.graph.input, *model.graph.output)
+    for thing in things:
         thing.name = new if thing.name == old else thing.name
 
 

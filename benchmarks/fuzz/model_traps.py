@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from benchmarks.fuzz.bases import (
-    FUNCTION,
     GEMMS,
     SPELLINGS,
     WHOLE,
@@ -55,7 +56,7 @@ def first_input(model: ModelProto) -> ValueInfoProto:
     return model.graph.input[0]
 
 
-def moved(model: ModelProto, **entries: str) -> None:
+def moved(model: ModelProto, entries: dict[str, str]) -> None:
     """Put the tensor W into a data file."""
     found = tensor(model, "W")
     found.data_location = TensorProto.EXTERNAL
@@ -93,10 +94,18 @@ EXTERNAL: dict[str, dict[str, str]] = {
 def external_traps() -> Iterator[Trap]:
     """Data files at wrong places."""
     for name, entries in EXTERNAL.items():
-        model = edited(lambda m, e=entries: moved(m, **e))
+        model = edited(partial(moved, entries=entries))
         yield f"place-{name}", Base("", model, {"w.data": b"\1\0\0\0" * 40}, ROWS), ()
 
 
+def rename_nodes(model: ModelProto, name: str) -> None:
+    """Give all nodes one name."""
+    for node in model.graph.node:
+        node.name = name
+
+
+EXTREMES = {"float": (1e38, 1e18, 1e-38, np.nan), "double": (1e300, 1e160, 1e-300)}
+"""Factors of weights, by type."""
 EDITS: dict[str, Edit] = {
     "elem-type-0": lambda m: first_input(m).type.tensor_type.ClearField("elem_type"),
     "elem-type-99": lambda m: setattr(first_input(m).type.tensor_type, "elem_type", 99),
@@ -165,8 +174,8 @@ EDITS: dict[str, Edit] = {
     "name-of-a-million": lambda m: setattr(m.graph.node[0], "name", "a" * 10**6),
     "name-with-newline": lambda m: setattr(m.graph.node[0], "name", "a\nb"),
     "name-with-markup": lambda m: setattr(m.graph.node[0], "name", "[bold]a[/x]\x1b[2J"),
-    "no-names": lambda m: [node.ClearField("name") for node in m.graph.node],
-    "equal-names": lambda m: [setattr(node, "name", "a") for node in m.graph.node],
+    "no-names": lambda m: rename_nodes(m, ""),
+    "equal-names": lambda m: rename_nodes(m, "a"),
     "long-doc": lambda m: setattr(m, "doc_string", "a" * 10**6),
     "metadata-twice": lambda m: [m.metadata_props.add(key="onnxfde", value="{") for _ in "ab"],
 }
@@ -193,7 +202,7 @@ def text_traps() -> Iterator[Trap]:
         "producer": lambda m: setattr(m, "producer_name", mark),
         "metadata": lambda m: m.metadata_props.add(key=mark, value=mark),
         "opset": lambda m: setattr(m.opset_import.add(version=1), "domain", mark),
-        "location": lambda m: moved(m, location=mark),
+        "location": lambda m: moved(m, {"location": mark}),
     }  # fmt: skip
     for name, edit in places.items():
         raw = edited(edit).SerializeToString()
@@ -202,11 +211,8 @@ def text_traps() -> Iterator[Trap]:
 
 def numeric_traps() -> Iterator[Trap]:
     """Extreme numbers in each weight."""
-    for kind, values in {
-        "float": (1e38, 1e18, 1e-38, np.nan),
-        "double": (1e300, 1e160, 1e-300),
-    }.items():
-        ports = {"inputs": f"{kind}[N,3] x", "outputs": f"{kind}[N,2] y"}
+    for kind, values in EXTREMES.items():
+        ports: dict[str, Any] = {"inputs": f"{kind}[N,3] x", "outputs": f"{kind}[N,2] y"}
         for value in values:
             for name in ("W", "b", "V", "c"):
                 model = parsed(GEMMS.format(MUL), kind=kind, **ports)
@@ -270,7 +276,7 @@ SIDE = "{} z = Identity(big)"
 TWO = "float[N,2] y, float[] z"
 
 
-def with_side(side: str, **more: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> ModelProto:
+def with_side(side: str, **more: Any) -> ModelProto:
     """A square network with a side branch that makes something large."""
     return parsed(f"{GEMMS.format(MUL)} {side}", outputs=TWO, **more)
 

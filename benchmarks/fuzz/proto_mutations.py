@@ -40,7 +40,8 @@ def edge_value(field: FieldDescriptor, rng: Random) -> Any:
         case FieldDescriptor.CPPTYPE_FLOAT | FieldDescriptor.CPPTYPE_DOUBLE:
             return rng.choice(EDGE_FLOATS)
         case FieldDescriptor.CPPTYPE_ENUM:
-            return rng.choice([*field.enum_type.values_by_number, 99])
+            known = field.enum_type.values_by_number if field.enum_type else ()
+            return rng.choice([*known, 99])
         case FieldDescriptor.CPPTYPE_BOOL:
             return rng.choice((True, False))
         case _:
@@ -49,7 +50,8 @@ def edge_value(field: FieldDescriptor, rng: Random) -> Any:
 
 def set_field(message: Message, rng: Random) -> None:
     """Give any field, set or not, an odd value, or an empty message."""
-    field = rng.choice(message.DESCRIPTOR.fields)
+    fields: list[Any] = list(message.DESCRIPTOR.fields)
+    field = rng.choice(fields)
     value = getattr(message, field.name)
     try:
         if field.message_type is not None:

@@ -10,7 +10,6 @@ from onnx import ModelProto
 from benchmarks.fuzz.bases import Base
 from benchmarks.fuzz.command_lines import Words
 
-
 ROWS = {"x": np.random.default_rng(0).uniform(-1, 1, (120, 3)).astype(np.float32)}
 """Data for the square networks of the traps."""
 

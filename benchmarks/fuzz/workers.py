@@ -6,6 +6,7 @@ import json
 import os
 import select
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import IO
@@ -39,8 +40,12 @@ def started(seeds: Sequence[Seed], deadline: float) -> IO[bytes]:
         os.close(write)
         return open(read, "rb", 0)
     os.close(read)
-    with open(write, "w", 1) as stream:
-        for seed in seeds:
-            if time.monotonic() < deadline:
-                stream.write(json.dumps(asdict(tried(*seed))) + "\n")
-    os._exit(0)
+    try:
+        with open(write, "w", 1) as stream:
+            for seed in seeds:
+                if time.monotonic() < deadline:
+                    stream.write(json.dumps(asdict(tried(*seed))) + "\n")
+    except BaseException:  # noqa: BLE001 - a fault of the fuzzer, which must not go on as a copy
+        traceback.print_exc()
+    finally:
+        os._exit(0)
