@@ -1,0 +1,102 @@
+"""The progress bar, the groups of failures, and the page with all figures."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import quantiles
+
+from benchmarks.common.processes import load_note
+from benchmarks.common.table import Section, write_sections
+from benchmarks.fuzz.finding import Outcome
+
+SCRIPT = str(Path(__file__).parents[1] / "fuzz.py")
+"""Names the page and the command on it."""
+FAILURES = ("traceback", "boundary", "hang", "memory", "signal", "exit code", "warning", "noise",
+            "not one line", "changed", "OUT", "stray", "left in", "bad JSON")  # fmt: skip
+"""What the page counts: problems by their first words."""
+
+
+def watched(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
+    """All outcomes, with a bar while they come in."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    found = []
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("fuzzing", total=total)
+        for outcome in outcomes:
+            found.append(outcome)
+            failed = sum(1 for o in found[-1:] if o.problems)
+            bar.update(task, advance=1)
+            if failed:
+                bar.console.print(f"{outcome.seed}: {outcome.signature}", markup=False)
+    return found
+
+
+def groups(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Failures with the same signature, the most frequent first, the smallest number first."""
+    by_signature: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.problems:
+            by_signature[outcome.signature].append(outcome)
+    ordered = sorted(by_signature.values(), key=len, reverse=True)
+    return [sorted(group, key=lambda o: (o.number, o.name)) for group in ordered]
+
+
+def finds(outcomes: Iterable[Outcome]) -> str:
+    """One paragraph per group of failures."""
+    found = list(outcomes)
+    parts = [f"{len(found):,} inputs, {sum(bool(o.problems) for o in found):,} failures"]
+    for group in groups(found):
+        first = group[0]
+        seeds = " ".join(o.seed for o in group[:4])
+        parts.append(f"{len(group)} × {first.signature}\n  {seeds}\n  {first.line}\n  {first.last}")
+    return "\n".join(parts)
+
+
+def write(outcomes: list[Outcome], seconds: float, jobs: int) -> None:
+    """Write fuzz.md, and print it."""
+    problems = Counter(
+        kind for o in outcomes for kind in FAILURES if any(p.startswith(kind) for p in o.problems)
+    )
+    rate = len(outcomes) / seconds if seconds else 0.0
+    note = (
+        f"{len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
+        f"({rate:.0f} per second). {load_note()}"
+    )
+    sections = [
+        Section("What must not happen", "what | times", [(k, problems[k]) for k in FAILURES]),
+        Section("By command", "command | inputs | 0 | 1 | 2 | 3 | failures", by_command(outcomes)),
+        Section("Cost of one run", "what | median | 90 % | 99 % | most", costs(outcomes)),
+    ]
+    lines = [(len(g), g[0].signature.replace("|", "/"), g[0].seed) for g in groups(outcomes)]
+    if lines:
+        sections.append(Section("Failures", "times | signature | first", lines))
+    write_sections(SCRIPT, "Broken, odd and hostile files", sections, note)
+
+
+def by_command(outcomes: list[Outcome]) -> list[tuple[object, ...]]:
+    """How often each command ended with each exit code."""
+    rows: list[tuple[object, ...]] = []
+    for command in sorted({o.command for o in outcomes}):
+        own = [o for o in outcomes if o.command == command]
+        codes = Counter(o.code for o in own)
+        failed = sum(bool(o.problems) for o in own)
+        shown = command if command.isalpha() else "(none)"
+        rows.append((shown, len(own), *(codes[c] for c in range(4)), failed))
+    return rows
+
+
+def costs(outcomes: list[Outcome]) -> list[tuple[object, ...]]:
+    """Quantiles of CPU time and of memory."""
+    rows: list[tuple[object, ...]] = []
+    for name, values in (
+        ("CPU seconds", [o.seconds for o in outcomes]),
+        ("peak MB", [o.megabytes for o in outcomes]),
+    ):
+        cuts = quantiles(values, n=100) if len(values) > 1 else values * 99
+        rows.append((name, *(f"{v:.3g}" for v in (cuts[49], cuts[89], cuts[98], max(values)))))
+    return rows
