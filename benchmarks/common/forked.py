@@ -79,7 +79,7 @@ def _awaited(pid: int, seconds: float) -> tuple[int, resource.struct_rusage, boo
 def _become(
     action: Callable[[], object], folder: Path, streams: tuple[Path, Path], seconds: float
 ) -> None:
-    """The life of the child: it ends here, with the exit code that Python would give."""
+    """The child's life, which ends here with the exit code that Python would give."""
     code = 1
     try:
         os.setsid()
@@ -92,9 +92,9 @@ def _become(
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - what the interpreter would show, the parent reads
-        traceback.print_exc()
     finally:
+        if sys.exc_info()[0] is not None:
+            traceback.print_exc()  # as the interpreter would
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

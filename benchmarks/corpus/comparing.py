@@ -1,7 +1,7 @@
 """Two model files side by side: the same interface, the same values.
 
-    equal        |y′ − y| ≤ TOLERANCE·max |y| for every output, on every input
-    change       ‖y′ − y‖ / ‖y − mean y‖ over all random inputs, the largest of all outputs
+Outputs y and y′ are equal if |y′ − y| ≤ TOLERANCE·max |y| for every output, on every input. Their
+change is ‖y′ − y‖ / ‖y − mean y‖ over all random inputs, the largest of all outputs.
 """
 
 from __future__ import annotations

