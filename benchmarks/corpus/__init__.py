@@ -1,0 +1,1 @@
+"""The commands on models that nobody here wrote."""
