@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -68,20 +67,12 @@ def write_json(target: Path | None, text: str, written: Path | None = None) -> N
 
 
 def write_to_stdout(text: str, written: Path | None) -> None:
-    """Write JSON to stdout; OutputError if that is closed or full."""
+    """Write JSON to stdout; if that is full, say what is done already."""
     from onnxfde.report import escaped
 
     try:
         sys.stdout.write(escaped(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
-    except (OSError, ValueError, AttributeError) as error:
-        give_up_stdout()
-        done = "" if written is None else f"{written} was written, but "
-        reason = getattr(error, "strerror", None) or "it is closed"
-        raise OutputError(f"{done}the report cannot be written to stdout ({reason})") from None
-
-
-def give_up_stdout() -> None:
-    """Let what stdout still holds go nowhere, or Python would fail to write it once more."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OutputError as error:
+        done = "" if written is None else f"{written} was written, but the report was not: "
+        raise OutputError(f"{done}{error}") from None

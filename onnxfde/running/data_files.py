@@ -7,6 +7,7 @@ member of the archive; what is longer than memory is never read at once.
 from __future__ import annotations
 
 import math
+import stat
 import tokenize
 import zipfile
 import zlib
@@ -77,10 +78,9 @@ class ArrayFile:
     @classmethod
     def opened(cls, path: Path) -> ArrayFile:
         """The file, if it is one of the two kinds."""
-        if not path.exists():
-            raise DataError(f"{path}: no such file")
-        if not path.is_file():
-            raise DataError(f"{path}: cannot be read as .npz or .npy (it is not a regular file)")
+        with naming_the_file(path):
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise DataError(f"{path} is no regular file; give a .npz or .npy file")
         with naming_the_file(path), path.open("rb") as stream:
             start = stream.read(len(NPY))
             if start == NPY:
@@ -190,5 +190,7 @@ def naming_the_file(path: Path) -> Iterator[None]:
     except FILE_ERRORS as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path} cannot be read as .npz or .npy ({first})") from None
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None

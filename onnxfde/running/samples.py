@@ -198,7 +198,7 @@ def samples_of_stored(
     for spec in specs:
         stored = arrays[spec.name]
         fitted[spec.name], limits[spec.name] = fit(stored, spec, index, source)
-    taken = None if labels is None else rows_of_labels(labels, index, source)
+    taken = None if labels is None else rows_of_labels(labels, index)
     if index is not None and max(lengths) - len(index) >= lcm_batch(specs):
         source = f"{source} ({len(index):,} of its {max(lengths):,} rows)"
     samples = Samples(specs, fitted, source, taken, limits)
