@@ -74,11 +74,12 @@ def inspect(
     inputs, _ = open_data(graph, data, input_range)
     matches, refused = find_layers(graph)
     options = MergeOptions(quotient="refit")
-    studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
     views = []
-    for match in matches:
-        progress.say(match.name)
-        views.append(view_of(studies.study(match, match)))
+    if matches:
+        studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
+        for match in matches:
+            progress.say(match.name)
+            views.append(view_of(studies.study(match, match)))
     nothing = None if matches else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),
