@@ -1,8 +1,8 @@
 """Does a run that is killed, starved or disturbed ever harm a model?
 
-`python -m benchmarks.kill` (`--cases N` for a part) stops `onnxfde optimize` with SIGKILL, SIGINT
-and SIGTERM before every event that opens for writing, renames, removes, makes a folder or takes a
-lock, before every system call that writes (if strace is there), and at random moments; on a full
+`python -m benchmarks.kill` (`--cases N`, 0 for all of about 2,000) stops `onnxfde optimize` with
+SIGKILL, SIGINT and SIGTERM before every event that opens for writing, renames, removes, makes a
+folder or takes a lock, before every system call that writes (if strace is there), and at random moments; on a full
 disk (if a small file system may be mounted), with RLIMIT_FSIZE, and with two runs on one OUT.
 Afterwards OUT must be absent, old or new as a whole, model and data together; IN untouched; an old
 OUT that is absent must come back; and the next run must succeed and leave nothing behind.
@@ -57,6 +57,8 @@ FREE_PAGES = (0, 1, 2, 3, 4, 5, 6, 8, 10)
 """Pages of 4,096 bytes that are free on a full disk; chosen around what a run writes."""
 PAIRS = 6
 """Pairs of runs per scenario, each with and without a kill; chosen."""
+CASES = 700
+"""Cases of a run, of every kind equally many; chosen so that it takes minutes."""
 FAULTS = ("torn", "mixed", "lost", "strays", "next run failed", "traceback", "hung")
 """What must not happen."""
 
@@ -231,9 +233,9 @@ def state_of_out(folder: Path, template: Template, allowed: set[str], verdict: V
     return "mixed"
 
 
-def chosen(cases: list[Case], count: int | None, rng: random.Random) -> list[Case]:
-    """All cases, or some of every kind."""
-    if count is None or count >= len(cases):
+def chosen(cases: list[Case], count: int, rng: random.Random) -> list[Case]:
+    """All cases, or some of every kind if a count is given."""
+    if not count or count >= len(cases):
         return cases
     groups: dict[str, list[Case]] = {}
     for case in rng.sample(cases, len(cases)):
@@ -242,7 +244,7 @@ def chosen(cases: list[Case], count: int | None, rng: random.Random) -> list[Cas
     return [case for turn in turns for case in turn if case is not None][:count]
 
 
-def verdicts(count: int | None, scenarios: Iterable[Scenario] = SCENARIOS) -> list[Verdict]:
+def verdicts(count: int, scenarios: Iterable[Scenario] = SCENARIOS) -> list[Verdict]:
     """Carry out all cases, or some, on all cores."""
     rng = random.Random(0)
     with tempfile.TemporaryDirectory(prefix="onnxfde-kill-") as name:
@@ -283,7 +285,7 @@ def skipped() -> str:
 def main() -> None:
     """Carry out the cases and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, metavar="N", help="only so many cases")
+    parser.add_argument("--cases", type=int, default=CASES, metavar="N", help="0: all")
     count = parser.parse_args().cases
     begun = time.monotonic()
     found = verdicts(count)

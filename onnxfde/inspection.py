@@ -76,15 +76,16 @@ def inspect(
     inputs, _ = open_data(graph, data, input_range)
     matches, refused = find_layers(graph)
     options = MergeOptions(quotient="refit")
-    studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
     views = []
-    for match in matches:
-        progress.say(match.name)
-        try:
-            with refusing_extremes():
-                views.append(view_of(studies.study(match, match)))
-        except NoMatch as reason:
-            refused.append(Refusal(match.name, str(reason)))
+    if matches:
+        studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
+        for match in matches:
+            progress.say(match.name)
+            try:
+                with refusing_extremes():
+                    views.append(view_of(studies.study(match, match)))
+            except NoMatch as reason:
+                refused.append(Refusal(match.name, str(reason)))
     nothing = None if views else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),

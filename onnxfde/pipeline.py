@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -50,11 +51,15 @@ class Result:
     model: ModelProto
     report: Report
     source: Source
-    samples: Samples | None
-    """The inputs on which it was compared with the original; None if it was not."""
-
+    draw_samples: Callable[[], Samples | None]
+    """Gives the inputs on which models are compared; None if they are not."""
     data: Path | None = None
     """The file that the data was read from, if it was."""
+
+    @property
+    def samples(self) -> Samples | None:
+        """The inputs on which it is compared with the original; None if it is not."""
+        return self.draw_samples()
 
     def save(self, path: str | Path, report_file: str | Path | None = None) -> Report:
         """Write the model (a copy of the input if nothing changed); returns the completed report.
@@ -162,9 +167,6 @@ class Optimization:
     context: Context
     settings: dict[str, Any]
     """Everything that influences the result; written into it and into the report."""
-    side_by_side: SideBySide
-    side_by_side_wider: SideBySide | None = None
-    """The same on inputs under another assumption, if there is no data."""
 
     @classmethod
     def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
@@ -180,18 +182,25 @@ class Optimization:
         limit = options.max_certified_error
         if limit is not None:
             settings["max_certified_error"] = [limit, inputs.box_given]
-        beside = [
-            SideBySide(
-                source.graph,
-                samples_to_compare(source.graph, each, options.verify),
-                progress,
-                each.clock,
-            )
-            for each in (inputs, inputs.wider)
-            if each is not None
-        ]
         memory = None if limit is None else dict[Hashable, Any]()
-        return cls(source, options, Context(inputs, progress, memory), settings, *beside)
+        return cls(source, options, Context(inputs, progress, memory), settings)
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Compares models with the original; its inputs are drawn when they are first needed."""
+        return self.beside(self.context.inputs)
+
+    @cached_property
+    def side_by_side_wider(self) -> SideBySide | None:
+        """The same on inputs under another assumption, if there is no data."""
+        wider = self.context.inputs.wider
+        return None if wider is None else self.beside(wider)
+
+    def beside(self, inputs: InputSource) -> SideBySide:
+        """Compares models with the original on these inputs."""
+        graph = self.source.graph
+        samples = samples_to_compare(graph, inputs, self.options.verify)
+        return SideBySide(graph, samples, self.context.progress, inputs.clock)
 
     def merged(self, merging: CertifiedMerging) -> Result:
         """The merged model; if it fails the comparison, one merged at ε = 0, or a copy."""
@@ -321,15 +330,14 @@ class Optimization:
 
     def result(self, model: ModelProto, report: Report) -> Result:
         """A result of this run."""
-        samples = self.side_by_side.samples
         data = self.options.data
-        return Result(
-            model,
-            report,
-            self.source,
-            None if isinstance(samples, str) else samples,
-            Path(data) if isinstance(data, str | Path) else None,
-        )
+        file = Path(data) if isinstance(data, str | Path) else None
+        return Result(model, report, self.source, self.samples, file)
+
+    def samples(self) -> Samples | None:
+        """The inputs on which models are compared; None if they are not."""
+        found = self.side_by_side.samples
+        return None if isinstance(found, str) else found
 
 
 def samples_to_compare(graph: Graph, inputs: InputSource, wanted: bool) -> Samples | str:

@@ -47,6 +47,8 @@ class MergeNeurons(MergeOptions):
             sizes = tuple(size_of(work, match) for match in matches)
         wanted = self.selected([match.name for match in matches])
         chosen = [match for match in matches if match.name in wanted]
+        if not chosen:
+            return PassResult(graph, refused=tuple(refused), found=sizes)
         with progress.timed("partition"):
             studies = LayerStudies.started(self, context, graph, work, chosen)
         changes = []

@@ -11,6 +11,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError, EncodeError
 
 from onnxfde.errors import ModelError, OutputError
+from onnxfde.graph.onnx_calls import refuse_bad_text
 from onnxfde.graph.protos import ModelProto
 
 CHUNK = 1 << 20
@@ -93,6 +94,7 @@ def read_model_file(path: Path) -> ModelFile:
         raise ModelError(f"{path} is truncated, or not an ONNX file") from None
     if not model.HasField("graph") or not model.ir_version:
         raise ModelError(f"{path} is not an ONNX file (it holds no graph)")
+    refuse_bad_text(model, str(path))
     return ModelFile(model, hashlib.sha256(raw).hexdigest(), state)
 
 

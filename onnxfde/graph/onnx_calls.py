@@ -36,12 +36,11 @@ CONSTANTS_ARE_NO_INPUTS = 4
 
 
 def check(model: ModelProto, what: str) -> None:
-    """Raise ModelError unless onnx's own checker accepts the model and its names are text.
+    """Raise ModelError unless onnx's own checker accepts the model.
 
     Initializers that are no inputs are accepted in models older than the rule that allows them, as
     runtimes accept them.
     """
-    refuse_bad_text(model, what)
     light = without_external_data(model)
     if light.ir_version < CONSTANTS_ARE_NO_INPUTS:
         light = copy_of(light)

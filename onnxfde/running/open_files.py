@@ -15,7 +15,7 @@ from onnxfde.graph import files
 from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph
-from onnxfde.graph.onnx_calls import check
+from onnxfde.graph.onnx_calls import check, refuse_bad_text
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import Original
 from onnxfde.graph.size import stored_bytes
@@ -44,6 +44,7 @@ class Source(Original):
 def open_model(model: Model) -> Source:
     """Read and check a model, from a file or from memory."""
     if isinstance(model, ModelProto):
+        refuse_bad_text(model, "the model")
         check(model, "the model")
         raw = hashlib.sha256(files.serialized(model))
         return Source(Graph(model), None, raw.hexdigest())

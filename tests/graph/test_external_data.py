@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 import onnxfde
 from onnxfde.errors import ModelError, OutputError, UsageError
 from onnxfde.graph import saving
+from onnxfde.graph.external_data import locate, tensor_bytes
 from onnxfde.graph.protos import ModelProto
 from tests.models import contents, mlp, twins
 
@@ -127,14 +129,70 @@ def broken(model: ModelProto, **changes: str) -> ModelProto:
         ({"location": "gone.bin"}, "is missing"),
         ({"length": "99999999"}, "takes 1280 bytes, its external data in .* has 99999999"),
         ({"offset": "99999999"}, "too short"),
-        ({"offset": "-4"}, "bad offset"),
+        ({"offset": "-4"}, "tensor 'W' has a bad offset"),
+        ({"offset": "9" * 5000}, "tensor 'W' has a bad offset"),
+        ({"offset": "٣"}, "tensor 'W' has a bad offset"),
+        ({"length": "12"}, "tensor 'W' takes 1280 bytes, its external data in .* has 12"),
+        ({"location": "a\0b"}, "of tensor 'W' is no file name"),
+        ({"location": "n" * 5000}, "of tensor 'W' cannot be read .File name too long"),
+        ({"location": "loop"}, "of tensor 'W' cannot be read .Too many levels"),
+        ({"location": "folder"}, "of tensor 'W' is no regular file"),
+        ({"location": "pipe"}, "of tensor 'W' is no regular file"),
+        ({"location": "weights.bin/x"}, "of tensor 'W' cannot be read .Not a directory"),
     ],
 )
 def test_bad_external_data_is_named(external: Path, changes: dict[str, str], reason: str) -> None:
+    (external.parent / "loop").symlink_to("loop")
+    (external.parent / "folder").mkdir()
+    os.mkfifo(external.parent / "pipe")
     model = broken(onnx.load(external, load_external_data=False), **changes)
     external.write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match=reason):
+    with pytest.raises(ModelError, match=reason) as found:
         onnxfde.optimize(external)
+    assert len(str(found.value)) < 400
+    assert "\n" not in str(found.value)
+
+
+def test_an_offset_without_a_length_means_what_the_tensor_takes(
+    external: Path, tmp_path: Path
+) -> None:
+    wanted = onnx.load(external)
+    model = onnx.load(external, load_external_data=False)
+    for tensor in model.graph.initializer:
+        kept = [entry for entry in tensor.external_data if entry.key != "length"]
+        del tensor.external_data[:]
+        tensor.external_data.extend(kept)
+    external.write_bytes(model.SerializeToString())
+    report = onnxfde.optimize(external, eps=0).save(tmp_path / "out.onnx")
+    assert report.layers[0].neurons_after == 20
+    found = onnxfde.verify(wanted, tmp_path / "out.onnx").relative_l2
+    assert found is not None
+    assert found < 1e-5
+
+
+def test_types_of_external_tensors_are_checked(external: Path) -> None:
+    for data_type, reason in ((77, "the unknown type 77"), (8, "holds strings")):
+        model = onnx.load(external, load_external_data=False)
+        model.graph.initializer[0].data_type = data_type
+        with pytest.raises(ModelError, match=f"'W' .*{reason}"):
+            locate(model.graph.initializer[0], external.parent)
+    packed = onnx.TensorProto(name="p", data_type=onnx.TensorProto.INT4, dims=[3, 3])
+    assert tensor_bytes(packed) == 5
+    with pytest.raises(ModelError, match="'p' has a negative length"):
+        tensor_bytes(onnx.TensorProto(name="p", data_type=1, dims=[-1]))
+
+
+def test_a_data_file_that_shrinks_while_it_is_copied_is_an_error(
+    external: Path, tmp_path: Path
+) -> None:
+    data = external.parent / "weights.bin"
+    with pytest.raises(ModelError, match="became shorter while it was copied"):
+        saving.copy_bytes(data, io.BytesIO(), 0, data.stat().st_size + 1)
+    result = onnxfde.optimize(external, eps=0)
+    os.truncate(data, data.stat().st_size - 4)
+    with pytest.raises(ModelError, match="was changed by another program"):
+        result.save(tmp_path / "out.onnx")
+    assert list(tmp_path.iterdir()) == [external.parent]
 
 
 def test_a_link_out_of_the_folder_is_not_followed(external: Path, tmp_path: Path) -> None:
