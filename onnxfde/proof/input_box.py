@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxfde.errors import DataError
@@ -9,6 +11,7 @@ from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.intervals import Box, Interval, Limits, Uncertified
+from onnxfde.proof.output_size import refuse_too_large
 
 
 def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
@@ -17,6 +20,7 @@ def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
     if name not in box:
         raise Uncertified(f"input '{name}' has no range")
     shape = tuple(d if isinstance(d, int) else 1 for d in dims)
+    refuse_too_large(math.prod(shape))
     return limited_interval(name, box[name], shape), not isinstance(dims[0], int)
 
 
