@@ -57,7 +57,5 @@ PATTERNS: dict[str, Callable[[Graph, NodeProto], bool]] = {"square": is_square}
 
 def activation_of(graph: Graph, node: NodeProto) -> Activation | None:
     """The activation that a node computes, if it is one of the table."""
-    if is_averaged(graph, node):
-        return None
-    found = (name for name, matches in PATTERNS.items() if matches(graph, node))
-    return ACTIVATIONS.get(next(found, ""))
+    found = next((name for name, matches in PATTERNS.items() if matches(graph, node)), "")
+    return None if not found or is_averaged(graph, node) else ACTIVATIONS.get(found)

@@ -88,4 +88,4 @@ def dropout_may_train(graph: Graph, node: NodeProto) -> bool:
     if len(node.input) < 3 or not node.input[2]:
         return False
     training = graph.constant(node.input[2])
-    return training is None or bool(training.values.item())
+    return training is None or training.values.size != 1 or bool(training.values.any())

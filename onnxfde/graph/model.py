@@ -24,6 +24,8 @@ from onnxfde.numbers import Array
 
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
 """Operators through which constants are read."""
+MOST_DERIVED = 64
+"""Most such operators in a row. Chosen to bound the time for models made to waste it; not tuned."""
 ATTRIBUTES_OF_NUMBERS = {
     "value": AttributeProto.TENSOR,
     "value_float": AttributeProto.FLOAT,
@@ -232,7 +234,7 @@ class Graph:
     def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
         """The value that is only copied, transposed or cast to make this one, and by what."""
         nodes: list[NodeProto] = []
-        while name not in self.initializers:
+        while name not in self.initializers and len(nodes) < MOST_DERIVED:
             node = self.producers.get(name)
             if node is None or op(node) not in PASS_THROUGH or refers_to_function(node):
                 break

@@ -112,7 +112,7 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
     """Whether a node is an activation of the table or multiplies two values of one affine map."""
     if activation_of(graph, node) is not None:
         return True
-    if is_averaged(graph, node) or is_square(graph, node) or not is_product(graph, node):
+    if is_square(graph, node) or not is_product(graph, node) or is_averaged(graph, node):
         return False
     try:
         region_behind(graph, node.output[0], "")

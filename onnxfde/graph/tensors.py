@@ -91,6 +91,7 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
 
 def decoded(tensor: TensorProto, name: str) -> Array:
     """The values of a tensor whose bytes are inside; ModelError if they do not fit its shape."""
+    numpy_dtype(tensor.data_type, name)
     try:
         return onnx.numpy_helper.to_array(tensor)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

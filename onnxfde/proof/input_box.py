@@ -11,9 +11,7 @@ from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.intervals import Box, Interval, Limits, Uncertified
-
-LARGEST_INPUT = 2**24
-"""Most numbers in an input: two ends of each in float64 take 256 MB. Chosen; not tuned."""
+from onnxfde.proof.output_size import refuse_too_large
 
 
 def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
@@ -22,8 +20,7 @@ def input_interval(graph: Graph, name: str, box: Box) -> tuple[Interval, bool]:
     if name not in box:
         raise Uncertified(f"input '{name}' has no range")
     shape = tuple(d if isinstance(d, int) else 1 for d in dims)
-    if math.prod(shape) > LARGEST_INPUT:
-        raise Uncertified(f"input '{name}' has {math.prod(shape):,} numbers, which is too many")
+    refuse_too_large(math.prod(shape))
     return limited_interval(name, box[name], shape), not isinstance(dims[0], int)
 
 

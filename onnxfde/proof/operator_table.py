@@ -55,6 +55,7 @@ from onnxfde.proof.operator_rules import (
     stored_default,
     subtract_rule,
 )
+from onnxfde.proof.output_size import output_size, refuse_too_large
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,8 @@ NO_OPERATOR = Operator()
 def apply_operator(call: NodeCall, name: str) -> Value:
     """The output of a node, from what it reads."""
     operator = OPERATORS.get(name, NO_OPERATOR)
+    if operator is not NO_OPERATOR:
+        refuse_too_large(output_size(call, name))
     known = [a for a in call.inputs if not isinstance(a, Pair)]
     if operator.on_known and len(known) == len(call.inputs):
         return as_value(call.evaluated(known))
