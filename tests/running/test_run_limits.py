@@ -1,4 +1,4 @@
-"""Models that would run for ever or fill the memory are not run, or stopped, and the reason said."""
+"""Models that would run for ever or fill the memory are stopped or not run, for a reason."""
 
 from __future__ import annotations
 
