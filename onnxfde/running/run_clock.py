@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onnxfde.errors import RunStopped
 
@@ -28,7 +28,7 @@ vector instructions; not tuned."""
 class RunClock:
     """The time that is left for running models."""
 
-    left: float = RUN_SECONDS
+    left: float = field(default_factory=lambda: RUN_SECONDS)
     stopped: bool = False
 
     @contextmanager

@@ -108,8 +108,10 @@ def sized(samples: Samples, graph: Graph) -> Samples:
 def sized_to_compare(samples: Samples, graph: Graph) -> Samples:
     """Samples as `sized`, and so few that the outputs of all of them fit as well."""
     samples = sized(samples, graph)
-    size = run_size(graph, samples.run_shapes(max(min(samples.batch, samples.rows), 1)))
-    fitting = COMPARED_VALUES * samples.rows // max(size.outputs * samples.runs, 1)
+    rows = samples.fed // max(samples.runs, 1)
+    rows = max(min(samples.batch, samples.rows) if samples.is_dynamic else rows, 1)
+    outputs = run_size(graph, samples.run_shapes(rows)).outputs
+    fitting = COMPARED_VALUES * rows // max(outputs, 1)
     few = samples.some(max(fitting, 1))
     if few.rows == samples.rows:
         return samples

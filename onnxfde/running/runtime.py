@@ -14,6 +14,7 @@ not rounded twice.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import tempfile
 import threading
@@ -29,11 +30,10 @@ import numpy as np
 
 from onnxfde.errors import DataError, ModelError, RunStopped, RuntimeUnavailable
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
 from onnxfde.graph.shapes import ShapeError
-from onnxfde.graph.size import stored_bytes
+from onnxfde.graph.tensors import external_tensors
 from onnxfde.memory import allowance, limited_memory
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
@@ -97,7 +97,7 @@ def load(model: ModelProto, folder: Path | None) -> Runner:
 
 def onnx_reference_runner(model: ModelProto, folder: Path | None) -> Runner:
     """A model in onnx's reference implementation."""
-    stop, room = threading.Event(), allowance(stored_bytes(Graph(model, folder)))
+    stop, room = threading.Event(), allowance(loaded_bytes(model))
     with limited_memory(room):
         evaluate = reference_runner(model, folder, stop)
 
@@ -108,6 +108,12 @@ def onnx_reference_runner(model: ModelProto, folder: Path | None) -> Runner:
     return Runner(run, "onnx.reference", stop.set)
 
 
+def loaded_bytes(model: ModelProto) -> int:
+    """Bytes of a model with its external weights, 8 for each number of these."""
+    outside = (8 * math.prod(tensor.dims) for tensor in external_tensors(model))
+    return int(model.ByteSize()) + sum(outside)
+
+
 def load_file(file: Path) -> Runner:
     """Load a model file, which may be in onnxruntime's own format."""
     return started(file.read_bytes(), session_options(file.parent))
@@ -115,7 +121,7 @@ def load_file(file: Path) -> Runner:
 
 def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Runner:
     """A session on the CPU."""
-    size = stored_bytes(Graph(model, folder))
+    size = loaded_bytes(model)
     return started(model.SerializeToString(), session_options(folder), size=size)
 
 
@@ -188,7 +194,7 @@ def convert(model: ModelProto, folder: Path | None, target: Path) -> tuple[Runne
     options = session_options(folder)
     options.optimized_model_filepath = str(target)
     options.add_session_config_entry("session.save_model_format", "ORT")
-    size = stored_bytes(Graph(model, folder))
+    size = loaded_bytes(model)
     before = started(model.SerializeToString(), options, FOR_ONE_PROCESSOR, size)
     return before, started(target.read_bytes(), session_options())
 
