@@ -23,6 +23,7 @@ from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.layer_limits import size_fault
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.value_range import storage_fault
 from onnxfde.numbers import FloatArray
@@ -137,7 +138,7 @@ class LayerStudies:
     def study(self, now: Match, found: Match) -> LayerStudy:
         """The study of a layer as it is `now`; `found` is the same layer in the original.
 
-        NoMatch if its values are beyond what its type or float64 can hold.
+        NoMatch if it is too large, or its values are beyond what its type or float64 can hold.
         """
         key = (self.fitting.original, found.name, self.replaced, self.options.method)
         return self.context.remembered(key, lambda: self._new_study(now, found))
@@ -164,6 +165,8 @@ class LayerStudies:
         self.passed = (done.source,)
 
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
+        if too_large := size_fault(now.layer):
+            raise NoMatch(too_large)
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None

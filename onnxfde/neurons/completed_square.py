@@ -21,9 +21,17 @@ EIGEN_TOLERANCE = 1e-9
 range of A below this share of b. Chosen well above float64 rounding; not tuned."""
 
 
-def eigen_neurons(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
-    """Whitened rows whose squares span every output exactly, output by output."""
-    return np.vstack([completed_square(summed(rows, own[None])[0]) for own in outgoing])
+def eigen_neurons(rows: FloatArray, outgoing: FloatArray, most: float = np.inf) -> FloatArray:
+    """Whitened rows whose squares span every output exactly, output by output.
+
+    It stops where there are `most` of them or more.
+    """
+    found: list[FloatArray] = []
+    for own in outgoing:
+        found.append(completed_square(summed(rows, own[None])[0]))
+        if sum(map(len, found)) >= most:
+            break
+    return np.vstack(found)
 
 
 def completed_square(form: FloatArray) -> FloatArray:

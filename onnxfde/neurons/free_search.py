@@ -78,8 +78,9 @@ class FreeSearch:
         work = live.outputs * live.inputs**3
         if not live.neurons or work > MOST_EIGEN or not np.isfinite(problem.rows).all():
             return found
-        rows = eigen_neurons(problem.rows, live.outgoing)
-        if not 0 < len(rows) < (found.layer.neurons if found else live.neurons):
+        most = found.layer.neurons if found else live.neurons
+        rows = eigen_neurons(problem.rows, live.outgoing, most)
+        if not 0 < len(rows) < most:
             return found
         nothing = np.zeros((live.outputs, len(rows)))
         start = replace(live, incoming=problem.metric.unwhiten(rows), outgoing=nothing)
