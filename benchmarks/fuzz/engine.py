@@ -25,7 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from benchmarks.fuzz.bases import bases
 from benchmarks.fuzz.cases import Case
+from benchmarks.fuzz.command_lines import Words
 
 CPU_SECONDS = 10
 """CPU time after which a run counts as hanging."""
@@ -42,6 +44,17 @@ GRACE_SECONDS = 2
 """How long a hanging run has to say where it is, before it is killed."""
 FLUSH_FAILED = 120
 """The exit code of Python when standard output cannot be flushed at the end."""
+WARMING = (
+    "optimize in.onnx out.onnx --data rows.npz --certify",
+    "optimize in.onnx out.ort --semantics erode --eps 0.5",
+    "optimize in.onnx out.onnx --int8 static --data rows.npz",
+    "optimize in.onnx out.onnx --eps 0 --json -",
+    "inspect in.onnx",
+    "verify in.onnx in.onnx",
+    "inspect missing.onnx",
+    "inspect --no-such-option",
+)
+"""Command lines that import all that commands import."""
 
 
 @dataclass(frozen=True)
@@ -60,26 +73,29 @@ class Run:
 
 def load_everything() -> None:
     """Import all that a command may import, so that children need not."""
-    import threadpoolctl  # noqa: F401
-
     import onnxfde
 
     for module in pkgutil.walk_packages(onnxfde.__path__, "onnxfde."):
         if not module.name.endswith(("__main__", ".runner")):
             importlib.import_module(module.name)
-    nothing = ("missing.onnx", "missing2.onnx")
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for argv in (["inspect", nothing[0]], ["optimize", *nothing], ["verify", *nothing]):
-            nowhere = io.StringIO()
-            with (
-                contextlib.redirect_stderr(nowhere),
-                contextlib.redirect_stdout(nowhere),
-                contextlib.suppress(SystemExit),
-            ):
-                call(argv)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the command may have taken it
+    for name in sorted(imported_later()):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
+
+
+def imported_later() -> set[str]:
+    """The modules that commands import while they run; learnt from children, which may."""
+    base, found = bases()["mul"], set[str]()
+    files = {**base.files, "in.onnx": base.model.SerializeToString(), "rows.npz": base.data}
+    for line in WARMING:
+        case = Case("mul", 0, Words(tuple(line.split())), files)
+        with scratch(None) as folder:
+            case.write(folder)
+            run(case, folder, report=folder / "modules")
+            found |= set((folder / "modules").read_text().split())
+    return found - sys.modules.keys()
 
 
 def call(argv: list[str]) -> None:
@@ -90,11 +106,14 @@ def call(argv: list[str]) -> None:
     main()
 
 
-def run(case: Case, folder: Path, more: tuple[str, ...] = ()) -> Run:
-    """Run the command of a case in its folder, `more` words before it."""
+def run(case: Case, folder: Path, more: tuple[str, ...] = (), report: Path | None = None) -> Run:
+    """Run the command of a case in its folder, `more` words before it.
+
+    The names of the modules that it loaded go to the file `report`, if there is one.
+    """
     child = os.fork()
     if child == 0:
-        be_command(case, folder, [*more, *case.words.argv])
+        be_command(case, folder, [*more, *case.words.argv], report)
     handle = os.pidfd_open(child)
     timed_out = not ended_in_time(child, handle)
     if timed_out:
@@ -136,7 +155,7 @@ def ended_within(handle: int, seconds: float) -> bool:
     return bool(waiting.poll(1000 * seconds))
 
 
-def be_command(case: Case, folder: Path, argv: list[str]) -> NoReturn:
+def be_command(case: Case, folder: Path, argv: list[str], report: Path | None) -> NoReturn:
     """Become the command, and leave as the interpreter does."""
     code = 1
     try:
@@ -144,6 +163,8 @@ def be_command(case: Case, folder: Path, argv: list[str]) -> NoReturn:
         set_limits()
         redirect(case, folder)
         code = exit_code(argv)
+        if report is not None:
+            report.write_text("\n".join(sys.modules))
     finally:
         os._exit(code)
 

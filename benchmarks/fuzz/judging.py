@@ -116,6 +116,8 @@ class Judge:
         lines = [line for line in text.splitlines() if not line.startswith("note: ")]
         if "-v" in self.case.words.argv:
             lines = lines[-1:]
+        if not lines and self.case.stdout == "broken":
+            return True
         if not lines and self.case.words.command == "verify":
             return "not verified" in self.run.stdout.lower()
         return len(lines) == 1 and lines[0].startswith("onnxfde: ")
@@ -129,6 +131,7 @@ class Judge:
         if any(name.startswith("tmp/") for name in changed):
             yield "left in TMPDIR"
         done = self.run.code in (0, UNCHANGED)
+        done = done or (self.case.stdout != "file" and f"work/{words.out}" in after)
         written = {words.out} if done and words.out else set()
         written |= {words.json} if words.json and (done or words.command == "verify") else set()
         touched = {n for n in changed if not n.startswith("tmp/") and STRAY not in n}
