@@ -53,11 +53,14 @@ def outcomes(cases: list[Case], jobs: int) -> Iterator[tuple[Case, Outcomes]]:
         task = bar.add_task("judging", total=len(cases), failed=0)
         running = {pool.submit(judged, case): case for case in cases}
         failed = 0
-        for future in as_completed(running):
-            found = future.result()
-            failed += any(outcome.verdict == "failed" for outcome in found.values())
-            bar.update(task, advance=1, failed=failed)
-            yield running[future], found
+        try:
+            for future in as_completed(running):
+                found = future.result()
+                failed += any(outcome.verdict == "failed" for outcome in found.values())
+                bar.update(task, advance=1, failed=failed)
+                yield running[future], found
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:
