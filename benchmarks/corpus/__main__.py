@@ -26,6 +26,7 @@ from benchmarks.corpus.cases import Case, Source
 from benchmarks.corpus.judging import judged, warm_up
 from benchmarks.corpus.results import RESULTS, Outcomes, key_of, known, program_hash, remember
 from benchmarks.corpus.sources import finders
+from onnxfde import __version__
 
 PAGE = Path(__file__).parent / "RESULTS.md"
 TITLE = "Models that nobody here wrote"
@@ -53,18 +54,21 @@ def outcomes(cases: list[Case], jobs: int) -> Iterator[tuple[Case, Outcomes]]:
         task = bar.add_task("judging", total=len(cases), failed=0)
         running = {pool.submit(judged, case): case for case in cases}
         failed = 0
-        for future in as_completed(running):
-            found = future.result()
-            failed += any(outcome.verdict == "failed" for outcome in found.values())
-            bar.update(task, advance=1, failed=failed)
-            yield running[future], found
+        try:
+            for future in as_completed(running):
+                found = future.result()
+                failed += any(outcome.verdict == "failed" for outcome in found.values())
+                bar.update(task, advance=1, failed=failed)
+                yield running[future], found
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main() -> None:
     """Collect, judge what is not known yet, and write the page."""
     options = parsed()
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"), ORT_DISABLE_TELEMETRY="1")
-    sources, program, load = collected(options), program_hash(), load_note()
+    load, sources, program = load_note(), collected(options), program_hash()
     cases = list(islice((c for s in sources for c in s.cases), options.limit))
     keys = {case: key_of(case, program) for case in cases}
     if options.fresh:
@@ -75,7 +79,8 @@ def main() -> None:
         remember(keys[case], outcome)
         found[case] = outcome
     ordered = {case: found[case] for case in cases}
-    page = text(str(PAGE.parent), TITLE, report.sections(sources, ordered), load)
+    note = f"{load} onnxfde {__version__}, its source and the judge's hashed: {program}."
+    page = text(str(PAGE.parent), TITLE, report.sections(sources, ordered), note)
     if not (options.only or options.limit):
         PAGE.write_text(page)
     print(page)

@@ -84,9 +84,14 @@ def compared(
 
 
 def leaves(value: Any) -> list[Any]:
-    """All arrays of a list of outputs; sequences, maps and optional values are unfolded."""
-    if isinstance(value, dict):
-        return leaves([*value.keys(), *value.values()])
+    """All arrays of a list of outputs; sequences, maps and optional values are unfolded.
+
+    The maps of a sequence are one array of keys and one of values, which onnx stores as float32.
+    """
+    if isinstance(value, list) and value and all(isinstance(part, dict) for part in value):
+        keys = [key for part in value for key in part]
+        numbers = [number for part in value for number in part.values()]
+        return [np.asarray(keys), np.asarray(numbers, dtype=np.float32)]
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in leaves(part)]
     return [] if value is None else [np.asarray(value)]

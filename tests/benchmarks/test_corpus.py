@@ -21,7 +21,7 @@ from benchmarks.common.forked import run_forked
 from benchmarks.corpus import judging, results
 from benchmarks.corpus.backend_tests import in_the_wheel, stored_case, write_case
 from benchmarks.corpus.cases import Case, Source
-from benchmarks.corpus.comparing import compare
+from benchmarks.corpus.comparing import compare, leaves, rounding
 from benchmarks.corpus.judging import Outcome, judged, verdict_of
 from benchmarks.corpus.report import sections
 from tests.models import mlp
@@ -158,6 +158,15 @@ def test_the_judge_sees_what_is_wrong(
     found = verdict_of(compare(square_network, result), eps, layers=2)
     assert found[0] == verdict
     assert reason in found[1]
+
+
+def test_maps_are_compared_as_float32() -> None:
+    labels = np.array([0, 1])
+    old = leaves([labels, [{0: 0.75, 1: 0.25}, {0: 0.5, 1: 0.5}]])
+    new = leaves([labels, [{0: 0.75 + 1e-7, 1: 0.25}, {0: 0.5, 1: 0.5}]])
+    far = leaves([labels, [{0: 0.76, 1: 0.25}, {0: 0.5, 1: 0.5}]])
+    assert [a.tolist() for a in old[:2]] == [[0, 1], [0, 1, 0, 1]]
+    assert max(map(rounding, old, new)) < 1 < max(map(rounding, old, far))
 
 
 def raised(*_: str) -> None:
