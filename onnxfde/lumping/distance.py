@@ -38,7 +38,8 @@ def largest_coefficients(layer: Layer, relation: Relation) -> FloatArray:
     """The largest coefficient in the distances of each neuron: their rounding is relative to it."""
     if relation == "forward":
         return np.asarray(np.abs(layer.outgoing).max(axis=0, initial=0.0))
-    first, second = np.sort(np.abs(layer.incoming), axis=1)[:, :-3:-1].T
+    ordered = np.sort(np.abs(layer.incoming), axis=1)[:, ::-1]
+    first, second = ordered[:, 0], ordered[:, 1:2].sum(axis=1)
     return np.asarray(np.maximum(first**2, 2 * first * second))
 
 

@@ -63,8 +63,12 @@ class ThresholdFrontier:
         return self._by_blocks(lambda: self._dendrogram.at_most(count))
 
     def smallest_eps(self) -> float | None:
-        """The smallest ε that joins anything; None for layers with too many pairs of neurons."""
-        return None if self._layer.neurons > MOST_PAIRED else self._dendrogram.threshold()
+        """The smallest ε that joins anything; None for layers with too many pairs of neurons.
+
+        None for `exact` too, which may need as many neurons for a block as it has.
+        """
+        unknown = self._layer.neurons > MOST_PAIRED or self.quotient == "exact"
+        return None if unknown else self._dendrogram.threshold()
 
     @cached_property
     def _layer(self) -> Layer:

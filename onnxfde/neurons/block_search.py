@@ -72,7 +72,7 @@ class BlockSearch:
         found = self._equal()
         while found is not None:
             again = replace(self, problem=replace(problem, layer=found.layer))._equal()
-            if again is None or not problem.accepts(again, 0.0):
+            if again is None or not again.layer.neurons or not problem.accepts(again, 0.0):
                 break
             joined = tuple(
                 tuple(sorted(i for b in block for i in found.blocks[b])) for block in again.blocks

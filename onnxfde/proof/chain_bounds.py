@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.neurons.intervals import Interval, gamma, square_change
+from onnxfde.neurons.intervals import Interval, Uncertified, gamma, square_change
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.refit import refit
@@ -90,7 +90,10 @@ def routed_change(
     """The change of a layer that reads squares, by the second equation (B `route`, ρ `rest`)."""
     (link, old_last), (first, new_last) = old, new
     scale = box.rad.max(axis=0)
-    solution = np.linalg.lstsq((link.weight * scale).T, (first.weight * scale).T, rcond=None)[0]
+    known, wanted = (link.weight * scale).T, (first.weight * scale).T
+    if not (np.isfinite(known).all() and np.isfinite(wanted).all()):
+        raise Uncertified("its bounds overflow")
+    solution = np.linalg.lstsq(known, wanted, rcond=None)[0]
     route = Map(np.ascontiguousarray(solution.T), first.bias - solution.T @ link.bias)
     nothing = Interval.point(np.zeros(box.shape))
     rest = affine_change(link.then(route), first, box, nothing, same=False)[1]

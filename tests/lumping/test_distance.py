@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from onnxfde.lumping.distance import condensed, square_gaps_max, square_gaps_sum
+from onnxfde.lumping.distance import (
+    condensed,
+    largest_coefficients,
+    square_gaps_max,
+    square_gaps_sum,
+)
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
@@ -60,3 +65,8 @@ def test_pairs_come_in_condensed_order() -> None:
 
 def test_a_single_neuron_has_no_pairs() -> None:
     assert condensed(Layer(np.ones((1, 2)), np.ones((1, 1)), np.zeros(1)), "forward").size == 0
+
+
+def test_a_layer_without_inputs_has_distances_of_its_biases() -> None:
+    layer = Layer(np.array([[2.0], [-3.0]]), np.ones((1, 2)), np.zeros(1))
+    np.testing.assert_array_equal(largest_coefficients(layer, "backward"), [4.0, 9.0])

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from onnxfde.graph.model import Graph
-from onnxfde.neurons.intervals import Box
+from onnxfde.neurons.intervals import Box, Interval, Uncertified
 from onnxfde.numbers import Array
 from onnxfde.proof import operator_rules
+from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.certificate import certify
+from onnxfde.proof.chain_bounds import routed_change
 from tests.models import build
 from tests.proof.certificates import (
     built,
@@ -189,3 +191,12 @@ def test_nodes_that_do_not_fit_are_named(body: str, constants: dict[str, Array])
     found = certificate(model, perturbed(model)).unavailable
     assert found is not None
     assert found.startswith("not certified: node ")
+
+
+def test_a_route_between_values_that_overflow_is_refused() -> None:
+    """LAPACK would write its own message to stdout."""
+    identity = Map(np.eye(2), np.zeros(2))
+    endless = Interval(np.full((1, 2), -np.inf), np.full((1, 2), np.inf))
+    point = Interval.point(np.zeros((1, 2)))
+    with np.errstate(all="ignore"), pytest.raises(Uncertified, match="its bounds overflow"):
+        routed_change((identity, identity), (identity, identity), endless, point, point)
