@@ -1,9 +1,10 @@
 """Does a run that is killed, starved or disturbed ever harm a model?
 
-`python -m benchmarks.kill` (`--cases N`, 0 for all of about 2,000) stops `onnxfde optimize` with SIGKILL, SIGINT
-and SIGTERM before every event that opens for writing, renames, removes, makes a folder or takes a
-lock, before every system call that writes (if strace is there), and at random moments; on a full
-disk (if a small file system may be mounted), with RLIMIT_FSIZE, and with two runs on one OUT.
+`python -m benchmarks.kill` (`--cases N`, 0 for all of about 2,000) stops `onnxfde optimize` with
+SIGKILL, SIGINT and SIGTERM before every event that opens for writing, renames, removes, makes a
+folder or takes a lock, before every system call that writes (if strace is there), and at random
+moments; on a full disk (if a small file system may be mounted), with RLIMIT_FSIZE, and with two
+runs on one OUT.
 Afterwards OUT must be absent, old or new as a whole, model and data together; IN untouched; an old
 OUT that is absent must come back; and the next run must succeed and leave nothing behind.
 """
