@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from onnxfde.neurons.layer import Layer
 
-MOST_PAIR_BYTES = 2**26
-"""The size of such a matrix that every layer may need: that of 2,896 neurons. Chosen: such a
-layer takes less than 1 GB and a few seconds on one core; not tuned."""
+MOST_PAIR_BYTES = 2**29
+"""The size of such a matrix that every layer may need: that of 8,192 neurons. Chosen: merging
+12,000 neurons with 10 inputs took 14 GB and did not end; not tuned."""
 BYTES_PER_WEIGHT = 512
 """How many bytes of it larger layers may need per weight: one input or output for every 64 neurons
 is enough, and one neuron for every 64 inputs. Chosen; not tuned."""
