@@ -202,13 +202,14 @@ class Graph:
     def is_constant(self, name: str) -> bool:
         """Whether a value consists of numbers that are the same in every run."""
         name, nodes = self._behind(name)
-        if any(attributes(n).get("to") in NOT_NUMBERS for n in nodes if op(n) == "Cast"):
-            return False
         if name in self.initializers:
-            stored = self.initializers[name].data_type not in NOT_NUMBERS
-            return stored and name not in self._input_names
-        node = self.producers.get(name)
-        return node is not None and op(node) == "Constant" and stored_numbers(node) is not None
+            if name in self._input_names or self.initializers[name].data_type in NOT_NUMBERS:
+                return False
+        else:
+            node = self.producers.get(name)
+            if node is None or op(node) != "Constant" or stored_numbers(node) is None:
+                return False
+        return not any(attributes(n).get("to") in NOT_NUMBERS for n in nodes if op(n) == "Cast")
 
     def constant(self, name: str) -> Constant | None:
         """The value of a constant, or None."""
