@@ -24,8 +24,6 @@ from onnxfde.numbers import Array
 
 PASS_THROUGH = {"Identity", "Transpose", "Cast"}
 """Operators through which constants are read."""
-MOST_DERIVED = 64
-"""Most such operators in a row. Chosen to bound the time for models made to waste it; not tuned."""
 ATTRIBUTES_OF_NUMBERS = {
     "value": AttributeProto.TENSOR,
     "value_float": AttributeProto.FLOAT,
@@ -202,13 +200,16 @@ class Graph:
     def is_constant(self, name: str) -> bool:
         """Whether a value consists of numbers that are the same in every run."""
         name, nodes = self._behind(name)
-        if any(attributes(n).get("to") in NOT_NUMBERS for n in nodes if op(n) == "Cast"):
-            return False
         if name in self.initializers:
-            stored = self.initializers[name].data_type not in NOT_NUMBERS
-            return stored and name not in self._input_names
-        node = self.producers.get(name)
-        return node is not None and op(node) == "Constant" and stored_numbers(node) is not None
+            if name in self._input_names or self.initializers[name].data_type in NOT_NUMBERS:
+                return False
+        else:
+            node = self.producers.get(name)
+            if node is None or op(node) != "Constant" or stored_numbers(node) is None:
+                return False
+        if any(refers_to_function(n) for n in nodes):
+            return False
+        return not any(attributes(n).get("to") in NOT_NUMBERS for n in nodes if op(n) == "Cast")
 
     def constant(self, name: str) -> Constant | None:
         """The value of a constant, or None."""
@@ -234,9 +235,9 @@ class Graph:
     def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
         """The value that is only copied, transposed or cast to make this one, and by what."""
         nodes: list[NodeProto] = []
-        while name not in self.initializers and len(nodes) < MOST_DERIVED:
+        while name not in self.initializers:
             node = self.producers.get(name)
-            if node is None or op(node) not in PASS_THROUGH or refers_to_function(node):
+            if node is None or op(node) not in PASS_THROUGH:
                 break
             nodes.append(node)
             name = node.input[0]

@@ -33,7 +33,7 @@ def output_size(call: NodeCall, name: str) -> int:
         case "Gemm":
             options = call.options
             row, column = bool(options.get("transA", 0)), not options.get("transB", 0)
-            return max(shapes[0][row] * shapes[1][column], *map(math.prod, shapes))
+            return shapes[0][row] * shapes[1][column]
         case "Expand" | "ConstantOfShape":
             return broadcast_size(*shapes[:-1], tuple(integers(call, len(shapes) - 1)))
         case "Tile":
@@ -42,7 +42,7 @@ def output_size(call: NodeCall, name: str) -> int:
             start, limit, step = (float(np.ravel(numbers(call, i))[0]) for i in range(3))
             return math.ceil(max((limit - start) / step, 0.0))
         case "Gather":
-            length = shapes[0][call.options.get("axis", 0)]
+            length = shapes[0][int(call.options.get("axis", 0))]
             return math.prod(shapes[0]) // max(length, 1) * math.prod(shapes[1])
         case "Pad":
             return padded_size(call, shapes[0])
@@ -50,7 +50,7 @@ def output_size(call: NodeCall, name: str) -> int:
             pads: list[int] = call.options.get("pads") or []
             count = shapes[1][0] if name == "Conv" else shapes[0][1]
             return shapes[0][0] * count * grown(shapes[0][2:], pads)
-    return max(map(math.prod, shapes), default=0)
+    return sum(map(math.prod, shapes))
 
 
 def broadcast_size(*shapes: tuple[int, ...]) -> int:

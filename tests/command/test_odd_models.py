@@ -1,0 +1,85 @@
+"""Every command on models that nobody would write: an answer or one line, never a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnxfde.graph.protos import ModelProto
+from tests.command.running import B, C, V, W, run
+from tests.models import build, mlp
+
+NETWORK = "h = Gemm <transB = 1> (x, W, b) {} y = Gemm <transB = 1> (s, V, c)"
+WEIGHTS: dict[str, Any] = {"W": W, "b": B, "V": V, "c": C}
+
+
+def edited(change: Callable[[ModelProto], None]) -> ModelProto:
+    model = mlp(W, B, V, C)
+    change(model)
+    return model
+
+
+def with_input_type(kind: int) -> ModelProto:
+    return edited(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", kind))
+
+
+def with_input_of_another_type(model: ModelProto) -> None:
+    model.graph.input.append(helper.make_tensor_value_info("W", TensorProto.INT32, [6, 3]))
+
+
+def with_too_many_bytes(model: ModelProto) -> None:
+    model.graph.initializer[0].raw_data += b"1234"
+
+
+ODD: dict[str, tuple[ModelProto, str]] = {
+    "no inputs": (
+        build(NETWORK.format("s = Mul(h, h)"), inputs="", outputs="float[4,2] y",
+              x=np.ones((4, 3), np.float32), **WEIGHTS), ""),
+    "complex input": (with_input_type(TensorProto.COMPLEX64), ""),
+    "input without a type": (with_input_type(0), "'x' has the data type 0"),
+    "input of an unknown type": (with_input_type(99), "'x' has the data type 99"),
+    "unknown data type": (
+        edited(lambda m: setattr(m.graph.initializer[0], "data_type", 77)),
+        "'W' has the data type 77"),
+    "too many bytes": (edited(with_too_many_bytes), "tensor 'W' (6×3, type 1) is damaged"),
+    "constant input of another type": (edited(with_input_of_another_type), ""),
+    "empty Constant": (
+        build(NETWORK.format("k = Constant () g = Add(h, k) s = Mul(g, g)"), **WEIGHTS), ""),
+    "complex exponent": (
+        build(NETWORK.format("s = Pow(h, k)"), k=np.asarray(2, np.complex64), **WEIGHTS), ""),
+    "axis 10^18": (
+        build(NETWORK.format(f"q = Mul(h, h) s = Flatten <axis = {10**18}> (q)"), **WEIGHTS), ""),
+    "opset 10^9": (edited(lambda m: setattr(m.opset_import[0], "version", 10**9)), ""),
+    "IR 10^9": (
+        edited(lambda m: setattr(m, "ir_version", 10**9)), "ir_version 1000000000 is higher"),
+}  # fmt: skip
+"""Models, and what `inspect` and `optimize` refuse them with, if they do."""
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("error")
+def test_an_odd_model_gets_an_answer_or_one_line(tmp_path: Path, name: str) -> None:
+    model, message = ODD[name]
+    path = tmp_path / "in.onnx"
+    onnx.save(model, path)
+    for command in (
+        ("inspect", path),
+        ("optimize", path, tmp_path / "out.onnx"),
+        ("verify", path, path),
+    ):
+        done = run(*command)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert done.exit_code in (0, 1)
+        assert "unexpected error" not in done.stderr
+        if message and command[0] != "verify":
+            assert done.exit_code == 1
+            (line,) = done.stderr.splitlines()
+            assert line.startswith("onnxfde: ")
+            assert message in line
+    assert (tmp_path / "out.onnx").exists() == (not message)
