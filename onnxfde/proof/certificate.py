@@ -22,8 +22,8 @@ from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ValueInfoProto
 from onnxfde.graph.size import count_parameters
 from onnxfde.graph.tensors import FLOATS, numpy_dtype
-from onnxfde.neurons.intervals import Box, Uncertified
 from onnxfde.memory import allowance, limited_memory
+from onnxfde.neurons.intervals import Box, Uncertified
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Array, FloatArray
 from onnxfde.proof.layer_bounds import MOST_FORM_WORK, form_work, gram_work
 from onnxfde.proof.pairing import Pairing
