@@ -20,7 +20,9 @@ from onnxfde.graph.match import LayerSize
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, names_used, op
 from onnxfde.graph.protos import ValueInfoProto
+from onnxfde.graph.size import count_parameters
 from onnxfde.graph.tensors import FLOATS, numpy_dtype
+from onnxfde.memory import allowance, limited_memory
 from onnxfde.neurons.intervals import Box, Uncertified
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Array, FloatArray
 from onnxfde.proof.layer_bounds import MOST_FORM_WORK, form_work, gram_work
@@ -128,10 +130,13 @@ def certify(original: Graph, result: Graph, box: Box) -> Certificate:
     """Bound the change of every output over a box of inputs."""
     pairing, text = Pairing(original, result, box), box_text(box)
     try:
-        with np.errstate(all="ignore"):
+        room = allowance(8 * count_parameters(original.model))
+        with limited_memory(room), np.errstate(all="ignore"):
             found = [
                 (value, pairing.output(value.name)) for value in floating_outputs(original, result)
             ]
+    except MemoryError:
+        return Certificate(text, unavailable="not certified: the bounds take too much memory")
     except Uncertified as reason:
         return Certificate(text, unavailable=f"not certified: {reason}")
     bounds = tuple(OutputBound(v.name, largest_of(p.change.size)) for v, p in found)

@@ -16,8 +16,8 @@ from onnxfde.running.data_files import StoredArray
 
 LABELS = "y"
 """The array of a data file that holds labels or targets."""
-MOST_IN_ONE_RUN = 2**25
-"""Most numbers in the inputs of one run: 128 MB of float32. Chosen; not tuned."""
+MOST_IN_ONE_RUN = 2**24
+"""Most numbers in the inputs of one run: 64 MB of float32. Chosen; not tuned."""
 KEPT_ROWS = 2**17
 """Most rows of the data that are kept. Chosen: a fifth of them still gives the error to 1 %, and
 layers are measured on fewer; not tuned."""

@@ -12,7 +12,7 @@ from onnxfde.numbers import Array, FloatArray
 from onnxfde.options import DEFAULT_RANGE, Range
 from onnxfde.running.random_inputs import random_samples
 from onnxfde.running.run_clock import RunClock
-from onnxfde.running.run_size import sized_to_compare
+from onnxfde.running.run_size import sized_to_compare, with_little_work
 from onnxfde.running.samples import Samples
 
 MEASURED_ROWS = 4096
@@ -44,7 +44,9 @@ class InputSource:
         """The inputs on which the values inside a network are measured."""
         if self.data is not None:
             return self.data.some(DATA_ROWS)
-        return random_samples(input_specs(graph), self.limits, MEASURED_ROWS)
+        return with_little_work(
+            random_samples(input_specs(graph), self.limits, MEASURED_ROWS), graph
+        )
 
     def parted(self) -> InputSource:
         """The same data with a part kept for the verdict, if there is enough of it."""
@@ -80,7 +82,7 @@ class InputSource:
         if self.data is not None:
             return sized_to_compare(self.verdict or self.data, graph)
         samples = random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
-        return sized_to_compare(samples, graph)
+        return sized_to_compare(with_little_work(samples, graph), graph)
 
     def box(self, graph: Graph) -> dict[str, tuple[FloatArray | float, FloatArray | float]]:
         """The range of every input: that of the data, element by element, or the common one."""

@@ -43,14 +43,22 @@ class LayerInputs:
 
 
 def record_layers(recording: Recording, matches: Iterable[Match], with_results: bool) -> None:
-    """Record what all layers read, and also what they compute if wanted, in one run."""
+    """Record what all layers read, and also what they compute if wanted, in one run.
+
+    Fewer samples are used if a single layer reads too much on all of them.
+    """
     names: list[str] = []
+    measured = [match for match in matches if not is_closed_form(recording, match)]
+    widths = [
+        (match.layer.inputs + with_results * match.layer.outputs)
+        * size_of(recording.graph, match).positions
+        for match in measured
+    ]
+    fitting = MOST_RECORDED // max(widths, default=1)
+    recording.samples = recording.samples.some(max(fitting, 1))
     capacity = MOST_RECORDED
-    for match in matches:
-        if is_closed_form(recording, match):
-            continue
-        width = match.layer.inputs + with_results * match.layer.outputs
-        capacity -= width * size_of(recording.graph, match).positions * recording.samples.rows
+    for match, width in zip(measured, widths, strict=True):
+        capacity -= width * recording.samples.rows
         if capacity < 0:
             break
         names += [match.source, match.result] if with_results else [match.source]

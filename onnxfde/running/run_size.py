@@ -21,11 +21,16 @@ from onnxfde.running.samples import Samples
 RUN_VALUES = 2**24
 """Most numbers in the largest value of a run that can be made smaller: 64 MB of float32. Chosen:
 half a dozen such values are alive at a time; not tuned."""
-LARGEST_VALUE = 2**25
-"""Most numbers in the largest value of any run: 128 MB of float32. Chosen; not tuned."""
+LARGEST_VALUE = 2**24
+"""Most numbers in the largest value of any run: 64 MB of float32. Chosen; not tuned."""
 VALUES_PER_WEIGHT = 32
 """What is added to that for each weight, since a large model needs a large machine anyway. Chosen:
 networks for volumes of images hold a few dozen values per weight; not tuned."""
+RANDOM_WORK = 4e9
+"""Multiply-adds that all runs on random inputs may take: a few seconds. Chosen; not tuned."""
+RANDOM_WORK_PER_WEIGHT = 1e5
+"""What is added to that for each weight: some thousand samples, and dozens of uses of a weight for
+each as in convolutions. Chosen; not tuned."""
 COMPARED_VALUES = 2**23
 """Most numbers in the outputs on which models are compared: 64 MB of float64, a few times over.
 Chosen; not tuned."""
@@ -103,6 +108,15 @@ def sized(samples: Samples, graph: Graph) -> Samples:
     if size.largest > LARGEST_VALUE + VALUES_PER_WEIGHT * stored_weights(graph.model):
         raise DataError(f"one run is too large: '{size.name}' would have {size.largest:,} numbers")
     return replace(samples, work=size.work * samples.runs)
+
+
+def with_little_work(samples: Samples, graph: Graph) -> Samples:
+    """As many random samples as a model of this size can be run on in a reasonable time."""
+    samples = sized(samples, graph)
+    most = RANDOM_WORK + RANDOM_WORK_PER_WEIGHT * stored_weights(graph.model)
+    return (
+        samples if samples.work <= most else samples.some(int(samples.rows * most / samples.work))
+    )
 
 
 def sized_to_compare(samples: Samples, graph: Graph) -> Samples:
