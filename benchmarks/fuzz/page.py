@@ -29,10 +29,11 @@ def watched(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
         task = bar.add_task("fuzzing", total=total)
         for outcome in outcomes:
             found.append(outcome)
-            failed = sum(1 for o in found[-1:] if o.problems)
             bar.update(task, advance=1)
-            if failed:
-                bar.console.print(f"{outcome.seed}: {outcome.signature}", markup=False)
+            if outcome.problems:
+                bar.console.print(
+                    f"{outcome.seed}: {outcome.signature}", markup=False, soft_wrap=True
+                )
     return found
 
 
@@ -49,7 +50,12 @@ def groups(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
 def finds(outcomes: Iterable[Outcome]) -> str:
     """One paragraph per group of failures."""
     found = list(outcomes)
-    parts = [f"{len(found):,} inputs, {sum(bool(o.problems) for o in found):,} failures"]
+    codes = Counter(o.code for o in found)
+    parts = [
+        f"{len(found):,} inputs, {sum(bool(o.problems) for o in found):,} failures, "
+        f"{sum(o.seconds for o in found):.0f} CPU seconds, "
+        f"exit codes {', '.join(f'{code}: {n:,}' for code, n in sorted(codes.items()))}"
+    ]
     for group in groups(found):
         first = group[0]
         seeds = " ".join(o.seed for o in group[:4])
