@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import quantiles
 
-from benchmarks.common.processes import load_note
 from benchmarks.common.table import Section, write_sections
+from benchmarks.fuzz.engine import CPU_SECONDS, IDLE_SECONDS, WALL_SECONDS
 from benchmarks.fuzz.finding import Outcome
+from benchmarks.fuzz.judging import MOST_MEGABYTES
 
 SCRIPT = str(Path(__file__).parents[1] / "fuzz.py")
 """Names the page and the command on it."""
@@ -63,7 +64,7 @@ def finds(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(parts)
 
 
-def write(outcomes: list[Outcome], seconds: float, jobs: int) -> None:
+def write(outcomes: list[Outcome], seconds: float, jobs: int, load: str) -> None:
     """Write fuzz.md, and print it."""
     problems = Counter(
         kind for o in outcomes for kind in FAILURES if any(p.startswith(kind) for p in o.problems)
@@ -71,7 +72,9 @@ def write(outcomes: list[Outcome], seconds: float, jobs: int) -> None:
     rate = len(outcomes) / seconds if seconds else 0.0
     note = (
         f"{len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
-        f"({rate:.0f} per second). {load_note()}"
+        f"({rate:.0f} per second). {load} A run hangs after {CPU_SECONDS} s of CPU time, "
+        f"{IDLE_SECONDS} s without any, or {WALL_SECONDS} s on the clock; more than "
+        f"{MOST_MEGABYTES} MB is too much memory."
     )
     sections = [
         Section("What must not happen", "what | times", [(k, problems[k]) for k in FAILURES]),
