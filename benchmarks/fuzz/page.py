@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 
@@ -71,7 +72,7 @@ def write(outcomes: list[Outcome], seconds: float, jobs: int, load: str) -> None
     )
     rate = len(outcomes) / seconds if seconds else 0.0
     note = (
-        f"{len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
+        f"Options: {shown_options(sys.argv[1:])}. {len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
         f"({rate:.0f} per second). {load} A run hangs after {CPU_SECONDS} s of CPU time, "
         f"{IDLE_SECONDS} s without any, or {WALL_SECONDS} s on the clock; more than "
         f"{MOST_MEGABYTES} MB is too much memory."
@@ -85,6 +86,12 @@ def write(outcomes: list[Outcome], seconds: float, jobs: int, load: str) -> None
     if lines:
         sections.append(Section("Failures", "times | signature | first", lines))
     write_sections(SCRIPT, "Broken, odd and hostile files", sections, note)
+
+
+def shown_options(words: list[str]) -> str:
+    """The options of this run, without the folder of another checkout."""
+    shown = ["FOLDER" if before == "--package" else w for before, w in pairwise(["", *words])]
+    return " ".join(shown) or "none"
 
 
 def by_command(outcomes: list[Outcome]) -> list[tuple[object, ...]]:
