@@ -72,7 +72,8 @@ def write(outcomes: list[Outcome], seconds: float, jobs: int, load: str) -> None
     )
     rate = len(outcomes) / seconds if seconds else 0.0
     note = (
-        f"Options: {shown_options(sys.argv[1:])}. {len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
+        f"Options: {shown_options(sys.argv[1:])}. "
+        f"{len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
         f"({rate:.0f} per second). {load} A run hangs after {CPU_SECONDS} s of CPU time, "
         f"{IDLE_SECONDS} s without any, or {WALL_SECONDS} s on the clock; more than "
         f"{MOST_MEGABYTES} MB is too much memory."
