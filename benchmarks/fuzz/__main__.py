@@ -30,6 +30,7 @@ def main() -> int:
         sys.path.insert(0, str(options.package.resolve()))
     os.environ["ORT_DISABLE_TELEMETRY"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import onnxfde
+    from benchmarks.common.processes import load_note
     from benchmarks.fuzz import engine, page, workers
 
     engine.load_everything()
@@ -37,12 +38,12 @@ def main() -> int:
     print(f"testing {Path(onnxfde.__file__).parent}, {len(seeds):,} inputs", flush=True)
     if options.keep is not None:
         return show_one(seeds[0], options.keep)
-    deadline, start = time.monotonic() + options.seconds, time.monotonic()
+    deadline, start, load = time.monotonic() + options.seconds, time.monotonic(), load_note()
     found = page.watched(workers.outcomes(seeds, options.jobs, deadline), len(seeds))
     if options.only or options.no_page:
         print(page.finds(found))
     else:
-        page.write(found, time.monotonic() - start, options.jobs)
+        page.write(found, time.monotonic() - start, options.jobs, load)
     return int(any(outcome.problems for outcome in found))
 
 

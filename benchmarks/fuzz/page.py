@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 
-from benchmarks.common.processes import load_note
 from benchmarks.common.table import Section, write_sections
+from benchmarks.fuzz.engine import CPU_SECONDS, IDLE_SECONDS, WALL_SECONDS
 from benchmarks.fuzz.finding import Outcome
+from benchmarks.fuzz.judging import MOST_MEGABYTES
 
 SCRIPT = str(Path(__file__).parents[1] / "fuzz.py")
 """Names the page and the command on it."""
@@ -29,10 +31,11 @@ def watched(outcomes: Iterable[Outcome], total: int) -> list[Outcome]:
         task = bar.add_task("fuzzing", total=total)
         for outcome in outcomes:
             found.append(outcome)
-            failed = sum(1 for o in found[-1:] if o.problems)
             bar.update(task, advance=1)
-            if failed:
-                bar.console.print(f"{outcome.seed}: {outcome.signature}", markup=False)
+            if outcome.problems:
+                bar.console.print(
+                    f"{outcome.seed}: {outcome.signature}", markup=False, soft_wrap=True
+                )
     return found
 
 
@@ -49,7 +52,12 @@ def groups(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
 def finds(outcomes: Iterable[Outcome]) -> str:
     """One paragraph per group of failures."""
     found = list(outcomes)
-    parts = [f"{len(found):,} inputs, {sum(bool(o.problems) for o in found):,} failures"]
+    codes = Counter(o.code for o in found)
+    parts = [
+        f"{len(found):,} inputs, {sum(bool(o.problems) for o in found):,} failures, "
+        f"{sum(o.seconds for o in found):.0f} CPU seconds, "
+        f"exit codes {', '.join(f'{code}: {n:,}' for code, n in sorted(codes.items()))}"
+    ]
     for group in groups(found):
         first = group[0]
         seeds = " ".join(o.seed for o in group[:4])
@@ -57,15 +65,18 @@ def finds(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(parts)
 
 
-def write(outcomes: list[Outcome], seconds: float, jobs: int) -> None:
+def write(outcomes: list[Outcome], seconds: float, jobs: int, load: str) -> None:
     """Write fuzz.md, and print it."""
     problems = Counter(
         kind for o in outcomes for kind in FAILURES if any(p.startswith(kind) for p in o.problems)
     )
     rate = len(outcomes) / seconds if seconds else 0.0
     note = (
+        f"Options: {shown_options(sys.argv[1:])}. "
         f"{len(outcomes):,} inputs in {seconds / 60:.0f} minutes by {jobs} processes "
-        f"({rate:.0f} per second). {load_note()}"
+        f"({rate:.0f} per second). {load} A run hangs after {CPU_SECONDS} s of CPU time, "
+        f"{IDLE_SECONDS} s without any, or {WALL_SECONDS} s on the clock; more than "
+        f"{MOST_MEGABYTES} MB is too much memory."
     )
     sections = [
         Section("What must not happen", "what | times", [(k, problems[k]) for k in FAILURES]),
@@ -76,6 +87,12 @@ def write(outcomes: list[Outcome], seconds: float, jobs: int) -> None:
     if lines:
         sections.append(Section("Failures", "times | signature | first", lines))
     write_sections(SCRIPT, "Broken, odd and hostile files", sections, note)
+
+
+def shown_options(words: list[str]) -> str:
+    """The options of this run, without the folder of another checkout."""
+    shown = ["FOLDER" if before == "--package" else w for before, w in pairwise(["", *words])]
+    return " ".join(shown) or "none"
 
 
 def by_command(outcomes: list[Outcome]) -> list[tuple[object, ...]]:
