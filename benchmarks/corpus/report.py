@@ -117,7 +117,8 @@ def merged(found: Judged) -> Iterator[tuple[object, ...]]:
         written = any(outcome.verdict in WRITTEN for outcome in (exact, loose))
         if written and case.group not in MATRICES:
             detail, name = loose.detail, f"{case.group}/{case.name}"
-            changes = (figure(detail.get("change")), figure(detail.get("claimed")))
+            measured = None if detail.get("uncompared") else detail.get("change")
+            changes = (figure(measured), figure(detail.get("claimed")))
             count = detail.get("merged", "–")
             yield name, count, parameters(detail), exact.verdict, loose.verdict, *changes
 
