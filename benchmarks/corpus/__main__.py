@@ -4,7 +4,8 @@
 shared folder and of exporters, runs `inspect` and `optimize` at ε = 0 and ε = 0.1 on each, compares
 every result with its original by onnxruntime itself, and writes `RESULTS.md`. An interrupted run
 goes on where it stopped; `--fresh` starts again. `--only GROUP` and `--limit N` run a part and
-write nothing. `--python PATH` names another Python to look for exporters in.
+write nothing; `--report` judges nothing and writes the page of what is known. `--python PATH` names
+another Python to look for exporters in.
 """
 
 from __future__ import annotations
@@ -75,11 +76,13 @@ def main() -> None:
         RESULTS.unlink(missing_ok=True)
     done = known()
     found = {case: done[key] for case, key in keys.items() if key in done}
-    for case, outcome in outcomes([c for c in cases if c not in found], options.jobs):
+    missing = [] if options.report else [case for case in cases if case not in found]
+    for case, outcome in outcomes(missing, options.jobs):
         remember(keys[case], outcome)
         found[case] = outcome
-    ordered = {case: found[case] for case in cases}
-    note = f"{load} onnxfde {__version__}, its source and the judge's hashed: {program}."
+    ordered = {case: found[case] for case in cases if case in found}
+    note = f"{len(ordered):,} of {len(cases):,} models judged. {load} onnxfde {__version__}; "
+    note += f"a hash of its source and of the judge's: {program}."
     page = text(str(PAGE.parent), TITLE, report.sections(sources, ordered), note)
     if not (options.only or options.limit):
         PAGE.write_text(page)
@@ -93,6 +96,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, help="at most so many models")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="models at a time")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
+    parser.add_argument("--report", action="store_true", help="judge nothing, write the page")
     parser.add_argument("--python", action="append", default=[], help="another Python")
     return parser.parse_args()
 

@@ -95,14 +95,14 @@ def costs(rows: list[Outcomes]) -> tuple[str, str]:
 def failures(found: Judged) -> Iterator[tuple[object, ...]]:
     """One row per failure."""
     for case, what, outcome in each(found, "failed"):
-        yield f"{case.group}/{case.name}", command_of(what), cell(outcome.reason)
+        yield f"{case.group}/{case.name}", command_of(what), cell(reason_of(case, outcome))
 
 
 def refusals(found: Judged) -> Iterator[tuple[object, ...]]:
     """One row per reason, most frequent first."""
     reasons: dict[tuple[str, str], list[tuple[Case, Outcome]]] = defaultdict(list)
     for case, what, outcome in each(found, "refused"):
-        reasons[general(outcome.reason), what].append((case, outcome))
+        reasons[general(reason_of(case, outcome)), what].append((case, outcome))
     for (reason, what), rows in sorted(reasons.items(), key=lambda row: -len(row[1])):
         loads = sum(bool(outcome.detail.get("loads")) for _, outcome in rows)
         valid = sum(not outcome.detail.get("checker", "?") for _, outcome in rows)
@@ -117,7 +117,8 @@ def merged(found: Judged) -> Iterator[tuple[object, ...]]:
         written = any(outcome.verdict in WRITTEN for outcome in (exact, loose))
         if written and case.group not in MATRICES:
             detail, name = loose.detail, f"{case.group}/{case.name}"
-            changes = (figure(detail.get("change")), figure(detail.get("claimed")))
+            measured = None if detail.get("uncompared") else detail.get("change")
+            changes = (figure(measured), figure(detail.get("claimed")))
             count = detail.get("merged", "–")
             yield name, count, parameters(detail), exact.verdict, loose.verdict, *changes
 
@@ -139,6 +140,11 @@ def each(found: Judged, verdict: str) -> Iterator[tuple[Case, str, Outcome]]:
         for what, outcome in outcomes.items():
             if outcome.verdict == verdict:
                 yield case, what, outcome
+
+
+def reason_of(case: Case, outcome: Outcome) -> str:
+    """The reason without this machine's paths."""
+    return outcome.reason.replace(str(case.path), "IN")
 
 
 def command_of(what: str) -> str:
