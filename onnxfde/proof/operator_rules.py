@@ -50,7 +50,7 @@ def dropout_rule(call: NodeCall) -> Pair:
     mode = given.value.low if isinstance(given, Pair) else given
     trains = np.asarray(False if mode is None else mode)
     if trains.size != 1 or trains.any():
-        raise Uncertified("it may be in training mode")
+        raise Uncertified("it is in training mode")
     return call.pair()
 
 
