@@ -13,6 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 ALLOWANCE = 5 * 2**27
 """Bytes that a run may allocate beside what its weights need. Chosen: with what Python and the
 libraries take, and with the samples, a small model stays below 1 GB; not tuned."""
@@ -29,11 +34,10 @@ def allowance(model_bytes: int) -> int:
 @contextmanager
 def limited_memory(extra: int = ALLOWANCE) -> Iterator[None]:
     """Let allocations fail that take more than `extra` bytes in all, where the system can."""
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if sys.platform != "linux" or resource is None or not in_main_thread:
         yield
         return
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = private_bytes() + extra
     if soft != resource.RLIM_INFINITY and soft <= limit:
@@ -48,7 +52,5 @@ def limited_memory(extra: int = ALLOWANCE) -> Iterator[None]:
 
 def private_bytes() -> int:
     """Private memory of this process in bytes, as RLIMIT_DATA counts it."""
-    import resource
-
     pages = Path("/proc/self/statm").read_text().split()[5]
     return int(pages) * resource.getpagesize()

@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def readable(self) -> bool:
-        """Whether any of the models could be read."""
+        """Whether any of the models could be read and fed."""
         return not all(model.error for model in self.models)
 
     @property

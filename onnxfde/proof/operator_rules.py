@@ -46,8 +46,10 @@ def cast_rule(call: NodeCall) -> Pair:
 
 def dropout_rule(call: NodeCall) -> Pair:
     """The value unchanged, as at inference."""
-    trains = call.inputs[2] if call.has(2) else False
-    if np.any(trains if not isinstance(trains, Pair) else trains.value.low):
+    given = call.inputs[2] if call.has(2) else None
+    mode = given.value.low if isinstance(given, Pair) else given
+    trains = np.asarray(False if mode is None else mode)
+    if trains.size != 1 or trains.any():
         raise Uncertified("it is in training mode")
     return call.pair()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from onnxfde.errors import RunStopped
 
-RUN_SECONDS = 2.0
+RUN_SECONDS = 4.0
 """Seconds that all runs of one command may take beyond their estimated work. Chosen: small models
 take well under a second, and a loop without an end should not be waited for; not tuned."""
 SLOWEST_SPEED = 2e8

@@ -99,7 +99,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ("empty.npz", DYNAMIC, "cannot be read"),
         ("text.npz", DYNAMIC, "plain numbers"),
         ("broken.npz", DYNAMIC, "cannot be read"),
-        (".", DYNAMIC, "cannot be read"),
+        (".", DYNAMIC, "no regular file"),
     ):
         with pytest.raises(DataError, match=reason):
             load_samples(tmp_path / name, specs)
