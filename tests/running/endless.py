@@ -73,7 +73,7 @@ def endless(levels: int = 1, upstream: bool = False) -> ModelProto:
     if upstream:
         next(n for n in model.graph.node if n.op_type == "Gemm").input[0] = "looped"
     else:
-        shape = ["N", 3]
-        model.graph.output.append(make_tensor_value_info("looped", TensorProto.FLOAT, shape))
+        looped = make_tensor_value_info("looped", TensorProto.FLOAT, ("N", 3))
+        model.graph.output.append(looped)
     onnx.checker.check_model(model)
     return model
