@@ -52,6 +52,6 @@ def dtype_of(value: ValueInfoProto) -> np.dtype[Any]:
     """The dtype of a tensor; DataError if it does not hold real numbers."""
     dtype = numpy_dtype(value.type.tensor_type.elem_type, value.name)
     if dtype.kind in "OUSc":
-        held = "complex numbers" if dtype.kind == "c" else "texts"
-        raise DataError(f"input '{value.name}' holds {held}, and cannot be tried out")
+        held = "complex numbers, not real ones" if dtype.kind == "c" else "texts, not numbers"
+        raise DataError(f"input '{value.name}' holds {held}")
     return dtype

