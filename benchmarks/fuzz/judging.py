@@ -103,7 +103,9 @@ class Judge:
             yield "not one line"
         elif self.run.code == 0 and not self.has_notes_only(text):
             yield "noise on stderr"
-        elif self.run.code == 2 and not (self.is_one_line(text) or "Usage: " in text):
+        elif self.run.code == 2 and not (
+            self.is_one_line(text) or text.startswith(("Usage: ", "Error: "))
+        ):
             yield "not one line"
 
     def has_notes_only(self, text: str) -> bool:

@@ -98,6 +98,16 @@ def read_model_file(path: Path) -> ModelFile:
     return ModelFile(model, hashlib.sha256(raw).hexdigest(), state)
 
 
+def read_ort(path: Path) -> bytes:
+    """The bytes of a file in onnxruntime's own format."""
+    raw, _ = read_regular(path)
+    if raw[4:8] != ORT_MARK:
+        raise ModelError(
+            f"{path} is not in onnxruntime's own format, although its name ends in .ort"
+        )
+    return raw
+
+
 def read_regular(path: Path) -> tuple[bytes, FileState]:
     """The bytes of a model file; pipes and devices, which can be read only once, are refused."""
     try:

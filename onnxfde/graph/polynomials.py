@@ -45,6 +45,8 @@ class Reading:
 
     def result(self, node: NodeProto) -> Quadratic:
         """The polynomial that a node computes."""
+        if not any(name in self.known for name in node.input):
+            raise NoMatch(f"{op(node)} '{label(node)}' reads nothing of the polynomial around it")
         match op(node):
             case "Flatten":
                 raise NoMatch(f"Flatten '{label(node)}' stands inside the polynomial")

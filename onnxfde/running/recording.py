@@ -124,4 +124,6 @@ class Recording:
             runs = self.recorded[name]
         if layout == "columns":
             runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
+        if any(width == 0 or a.size % width for a in runs):
+            raise RuntimeUnavailable(f"'{name}' has other shapes in runs than in the model")
         return np.concatenate([a.reshape(-1, width) for a in runs]).astype(np.float64)

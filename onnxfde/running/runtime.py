@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from onnxfde.errors import DataError, ModelError, RunStopped, RuntimeUnavailable
+from onnxfde.graph.files import read_ort
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
@@ -115,8 +116,8 @@ def loaded_bytes(model: ModelProto) -> int:
 
 
 def load_file(file: Path) -> Runner:
-    """Load a model file, which may be in onnxruntime's own format."""
-    return started(file.read_bytes(), session_options(file.parent))
+    """Load a file in onnxruntime's own format."""
+    return started(read_ort(file), session_options(file.parent))
 
 
 def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Runner:
@@ -163,9 +164,7 @@ def started(
     return Runner(run, ONNXRUNTIME, stop)
 
 
-def started_session(
-    model: bytes | Path, options: Any, room: int, without: Sequence[str] = ()
-) -> Any:
+def started_session(model: bytes, options: Any, room: int, without: Sequence[str] = ()) -> Any:
     """A session of onnxruntime; `room` is the memory that it may take."""
     try:
         with limited_memory(room):
@@ -275,10 +274,9 @@ def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) 
 
 
 def session_inputs(file: Path) -> tuple[InputSpec, ...]:
-    """The inputs of a model file as onnxruntime sees them."""
-    if not file.is_file():
-        raise ModelError(f"{file}: no such file")
-    session = started_session(file, session_options(), allowance(file.stat().st_size))
+    """The inputs of a file in onnxruntime's own format."""
+    raw = read_ort(file)
+    session = started_session(raw, session_options(file.parent), allowance(len(raw)))
     found = []
     for value in session.get_inputs():
         lengths = (None if isinstance(d, int) and d < 0 else d for d in value.shape)
