@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from onnxfde.errors import ModelError, OutputError, UsageError
-from onnxfde.graph.external_data import external_file
-from onnxfde.graph.files import is_ort, read_model
+from onnxfde.graph.external_data import external_entry, external_file
+from onnxfde.graph.files import FileState, is_ort, read_model
 from onnxfde.graph.journal import mentions
+from onnxfde.graph.protos import TensorProto
 from onnxfde.graph.tensors import external_tensors
 
 
@@ -35,16 +38,22 @@ def files_read(given: InputFiles) -> Iterator[tuple[Path, str]]:
 def data_files(model: Path) -> list[Path]:
     """The files with external data that a model names, as far as they exist."""
     found: dict[Path, None] = {}
+    with suppress(OSError):
+        for tensor in external_references(model, FileState.of(os.stat(model))):
+            with suppress(ModelError):
+                found[external_file(tensor, model.parent)[0]] = None
+    return list(found)
+
+
+@lru_cache(maxsize=4)
+def external_references(model: Path, _state: FileState) -> list[TensorProto]:
+    """A tensor without values for each place that a model names; one state is read only once."""
     try:
         tensors = () if is_ort(model) else external_tensors(read_model(model))
-        for tensor in tensors:
-            try:
-                found[external_file(tensor, model.parent)[0]] = None
-            except ModelError:
-                continue
-    except (ModelError, UnicodeError):
+        places = {external_entry(tensor, "location"): tensor for tensor in tensors}
+    except ModelError:
         return []
-    return list(found)
+    return [TensorProto(name=t.name, external_data=t.external_data) for t in places.values()]
 
 
 def same_file(first: Path, second: Path) -> bool:

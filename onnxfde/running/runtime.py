@@ -50,6 +50,7 @@ RunModel = Callable[[dict[str, Array]], list[Array]]
 ONNXRUNTIME = "onnxruntime"
 LOG_FATAL_ONLY = 4
 """onnxruntime's log level for fatal errors; other errors reach Python as exceptions."""
+onnxruntime.set_default_logger_severity(LOG_FATAL_ONLY)
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
 ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]

@@ -33,6 +33,10 @@ def with_input_of_another_type(model: ModelProto) -> None:
     model.graph.input.append(helper.make_tensor_value_info("W", TensorProto.INT32, [6, 3]))
 
 
+def with_scalar_constant_input(model: ModelProto) -> None:
+    model.graph.initializer.append(helper.make_tensor("x", TensorProto.BOOL, [], [True]))
+
+
 def with_too_many_bytes(model: ModelProto) -> None:
     model.graph.initializer[0].raw_data += b"1234"
 
@@ -53,6 +57,10 @@ ODD: dict[str, tuple[ModelProto, str]] = {
         build(NETWORK.format("k = Constant () g = Add(h, k) s = Mul(g, g)"), **WEIGHTS), ""),
     "complex exponent": (
         build(NETWORK.format("s = Pow(h, k)"), k=np.asarray(2, np.complex64), **WEIGHTS), ""),
+    "constants inside a polynomial": (
+        build(NETWORK.format("q = Mul(h, h) r = Mul(b, V) t = Sub(q, r) s = Sub(b, t)"),
+              **WEIGHTS), ""),
+    "input that is a scalar constant": (edited(with_scalar_constant_input), ""),
     "axis 10^18": (
         build(NETWORK.format(f"q = Mul(h, h) s = Flatten <axis = {10**18}> (q)"), **WEIGHTS), ""),
     "opset 10^9": (edited(lambda m: setattr(m.opset_import[0], "version", 10**9)), ""),

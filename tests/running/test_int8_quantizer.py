@@ -125,3 +125,10 @@ def test_logging_of_others_is_heard(
     with pytest.raises(ModelError):
         onnxfde.optimize(mlp(*BIG), 0, int8="dynamic")
     assert caplog.messages == ["not from onnxruntime"]
+
+
+def test_onnxruntime_writes_nothing_to_stderr_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    model = mlp(*BIG)
+    model.graph.output[0].type.tensor_type.shape.dim.add(dim_value=1000)
+    assert onnxfde.optimize(model, int8="static", data=ROWS).report.int8
+    assert capfd.readouterr().err == ""
