@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from onnxfde.machines.results import Comparison
     from onnxfde.neurons.layer import Layer
     from onnxfde.numbers import Data
+    from onnxfde.optimization import Result
     from onnxfde.options import Range
-    from onnxfde.pipeline import Result, optimize, verify
+    from onnxfde.pipeline import optimize, verify
     from onnxfde.progress import Progress
     from onnxfde.report import Report
     from onnxfde.running.open_files import Model
@@ -68,7 +69,7 @@ _HOME = {
     "Progress": "progress",
     "Range": "options",
     "Report": "report",
-    "Result": "pipeline",
+    "Result": "optimization",
     "Verification": "running.verification",
     "bench": "machines.benchmark",
     "encode": "lumping.polynomial_system",

@@ -26,7 +26,7 @@ RUNNER = "onnxfde.machines.targets.runner"
 RUNTIME = "onnxfde.running.runtime"
 
 LEAVES = {"errors", "memory", "numbers", "options", "progress", "threads"}
-TOP = {"inspection", "pipeline", "report"}
+TOP = {"inspection", "optimization", "pipeline", "report"}
 BELOW = {
     "leaves": set(),
     "neurons": {"leaves"},

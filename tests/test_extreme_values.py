@@ -17,7 +17,7 @@ import onnxfde
 from onnxfde.errors import VerificationError
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import ROUNDOFF
-from onnxfde.pipeline import Optimization
+from onnxfde.optimization import Optimization
 from tests.command.running import run
 from tests.models import build, outputs_of, twins
 

@@ -14,7 +14,7 @@ from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 
 if TYPE_CHECKING:
-    from onnxfde.pipeline import Result
+    from onnxfde.optimization import Result
     from onnxfde.report import Report
 
 SMALL = "gly-small.onnx"

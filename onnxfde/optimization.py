@@ -1,0 +1,288 @@
+"""One run of `optimize`, and its result.
+
+merge neurons → fold affine maps → certify → compare with the original
+→ [round to 8 bits → compare again] → report → save
+
+A merged model that fails the comparison is merged again at ε = 0; if that fails too, the original
+is the result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onnxfde import __version__
+from onnxfde.errors import DataError, VerificationError
+from onnxfde.graph import files
+from onnxfde.graph.model import Graph
+from onnxfde.graph.onnx_calls import check
+from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.saving import saving, stage_copy, stage_model
+from onnxfde.graph.size import count_parameters, stored_bytes
+from onnxfde.graph.staging import Stage
+from onnxfde.graph.stamp import stamp
+from onnxfde.inspection import why_nothing
+from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
+from onnxfde.options import Options
+from onnxfde.passes.certified_merging import CertifiedMerging, CertifiedResult
+from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.quantize import Quantize
+from onnxfde.passes.result import Context, LayerChange, PassResult
+from onnxfde.progress import Progress
+from onnxfde.report import Change, Quantized, Report
+from onnxfde.running import ort_format
+from onnxfde.running.input_source import InputSource
+from onnxfde.running.open_files import Model, Source, open_data, open_model
+from onnxfde.running.samples import Samples
+from onnxfde.running.side_by_side import Compared, SideBySide
+from onnxfde.running.verification import require_equal, require_sense
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """An optimized model and the report on it."""
+
+    model: ModelProto
+    report: Report
+    source: Source
+    draw_samples: Callable[[], Samples | None]
+    """Gives the inputs on which models are compared; None if they are not."""
+    data: Path | None = None
+    """The file that the data was read from, if it was."""
+
+    @property
+    def samples(self) -> Samples | None:
+        """The inputs on which it is compared with the original; None if it is not."""
+        return self.draw_samples()
+
+    def save(self, path: str | Path, report_file: str | Path | None = None) -> Report:
+        """Write the model (a copy of the input if nothing changed); returns the completed report.
+
+        If the name ends in .ort, it is written in onnxruntime's own format. With `report_file`, the
+        report goes there as JSON; both files are replaced, or none.
+        """
+        target, start = Path(os.path.realpath(path)), time.perf_counter()
+        with saving(target, self.source, self.data) as stage:
+            report = self.staged(stage)
+            seconds = {**report.seconds, "save": time.perf_counter() - start}
+            report = replace(report, seconds=seconds)
+            if report_file is not None:
+                stage.write_beside(Path(report_file), report.to_json())
+        return report
+
+    def staged(self, stage: Stage) -> Report:
+        """Write everything to temporary files."""
+        report, source = self.report, self.source
+        if files.is_ort(stage.path):
+            graph = Graph(self.model, source.graph.folder)
+            made = ort_format.stage_ort(stage, graph, self.samples)
+            size = Change(report.bytes.before, made.stat().st_size)
+            return replace(report, bytes=size, output_sha256=files.sha256(made))
+        if report.changed or source.path is None:
+            return replace(report, output_sha256=stage_model(stage, self.model, source))
+        stage_copy(stage, source)
+        return replace(report, output_sha256=source.sha256)
+
+
+@dataclass(frozen=True, eq=False)
+class Optimization:
+    """One run of `optimize`: the original, what was asked for, and where inputs come from."""
+
+    source: Source
+    options: Options
+    context: Context
+    settings: dict[str, Any]
+    """Everything that influences the result; written into it and into the report."""
+
+    @classmethod
+    def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
+        """Open the model and its data."""
+        source = open_model(model)
+        inputs, data_hash = open_data(source.graph, options.data, options.range_used)
+        inputs = replace(inputs, box_given=options.input_range is not None)
+        inputs = inputs.parted() if options.verify else inputs
+        merging = asdict(MergeNeurons.of(options))
+        settings = {**merging, "data": data_hash, "input_range": list(inputs.limits)}
+        if inputs.verdict is not None:
+            settings["verdict_rows"] = inputs.verdict.rows
+        limit = options.max_certified_error
+        if limit is not None:
+            settings["max_certified_error"] = [limit, inputs.box_given]
+        memory = None if limit is None else dict[Hashable, Any]()
+        return cls(source, options, Context(inputs, progress, memory), settings)
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Compares models with the original; its inputs are drawn when they are first needed."""
+        return self.beside(self.context.inputs)
+
+    @cached_property
+    def side_by_side_wider(self) -> SideBySide | None:
+        """The same on inputs under another assumption, if there is no data."""
+        wider = self.context.inputs.wider
+        return None if wider is None else self.beside(wider)
+
+    def beside(self, inputs: InputSource) -> SideBySide:
+        """Compares models with the original on these inputs."""
+        graph = self.source.graph
+        samples = samples_to_compare(graph, inputs, self.options.verify)
+        return SideBySide(graph, samples, self.context.progress, inputs.clock)
+
+    def merged(self, merging: CertifiedMerging) -> Result:
+        """The merged model; if it fails the comparison, one merged at ε = 0, or a copy."""
+        original = self.source.graph
+        made = merging.apply(original, self.context)
+        if not made.result.changed:
+            return self.unmerged(made)
+        try:
+            return self.finished(made)
+        except VerificationError as reason:
+            failed = str(reason)
+        lossless = merging.lossless
+        again = lossless and lossless.apply(original, self.context)
+        if again and again.result.changed:
+            with suppress(VerificationError):
+                return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
+        return self.unchanged(f"if merged, {failed}", made.undone(original).result)
+
+    def unmerged(self, made: CertifiedResult) -> Result:
+        """The original as the result, because nothing merges."""
+        reason = why_nothing(self.source.graph, made.result)
+        if made.certificate is not None:
+            limit = f"--max-certified-error {self.options.max_certified_error:g}"
+            reason = f"nothing merges within {limit}"
+        return self.unchanged(reason, made.result)
+
+    def compared(self, graph: Graph) -> Compared:
+        """Check a model, and run it beside the original."""
+        check(graph.model, "the result")
+        self.context.progress.say("comparing with the original")
+        with self.context.progress.timed("verify"):
+            found = self.side_by_side.compare(graph)
+            others = [self.side_by_side_wider.compare(graph)] if self.side_by_side_wider else []
+        every = (found.verification, *(other.verification for other in others))
+        worst = max(every, key=lambda v: v.relative_l2 or 0.0)
+        inputs = self.context.inputs
+        held_out = None if inputs.data is None else inputs.verdict is not None
+        return replace(found, verification=replace(worst, held_out=held_out))
+
+    def finished(self, merged: CertifiedResult) -> Result:
+        """A changed model, compared with the original and stamped."""
+        result, certificate = merged.result, merged.certificate
+        compared = self.compared(result.graph)
+        self.require_lossless(result, compared)
+        certificate = certificate and certificate.beside(compared.before, compared.after)
+        graph = self.stamped(result.graph)
+        original = self.source.graph.model
+        report = self.report(
+            parameters=Change(count_parameters(original), count_parameters(graph.model, original)),
+            bytes=Change(self.source.bytes, stored_bytes(graph)),
+            layers=result.layers,
+            folded=result.folded,
+            refused=result.refused + result.unfolded,
+            verification=compared.verification,
+            certificate=certificate,
+        )
+        return self.result(graph.model, report)
+
+    def require_lossless(self, result: PassResult, compared: Compared) -> None:
+        """Raise if the outputs changed by more than rounding although ε allowed only that."""
+        changed = [layer for layer in result.layers if layer.changed]
+        lossless = self.options.semantics == "budget" and all(map(must_be_lossless, changed))
+        if not lossless or compared.verification.unverified:
+            return
+        dtypes = {*(c.dtype for c in changed), *(f.dtype for f in result.folded)}
+        roundoff = max(ROUNDOFF[dtype] for dtype in dtypes)
+        with self.context.progress.timed("verify"):
+            magnitude = self.side_by_side.magnitudes()
+            require_equal(compared.before, compared.after, magnitude, roundoff)
+
+    def unchanged(self, reason: str, result: PassResult | None = None) -> Result:
+        """The original as the result, and why."""
+        graph = self.source.graph
+        count = count_parameters(graph.model)
+        report = self.report(
+            parameters=Change(count, count),
+            bytes=Change(self.source.bytes, self.source.bytes),
+            layers=result.layers if result else (),
+            refused=result.refused + result.unfolded if result else (),
+            unchanged=reason,
+        )
+        return self.result(graph.copied().model, report)
+
+    def rounded_to_8_bits(self, done: Result, quantize: Quantize) -> Result:
+        """A result in 8 bits, compared with the original again."""
+        before = done.report
+        result = quantize.apply(Graph(done.model, self.source.graph.folder), self.context)
+        graph = self.stamped(result.graph)
+        try:
+            compared = self.compared(graph)
+        except VerificationError as reason:
+            raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
+        require_sense(compared.verification, before.verification, compared.before, compared.after)
+        found = Quantized(
+            mode=quantize.mode,
+            weights=result.small_weights,
+            bytes=Change(before.bytes.after, stored_bytes(graph)),
+            merged=before.verification,
+            unmerged=before.unchanged,
+        )
+        report = replace(
+            before,
+            bytes=Change(before.bytes.before, found.bytes.after),
+            verification=compared.verification,
+            int8=found,
+            unchanged=None,
+            seconds=dict(self.context.progress.seconds),
+        )
+        return self.result(graph.model, report)
+
+    def stamped(self, graph: Graph) -> Graph:
+        """A copy whose metadata says how it was made."""
+        copy = graph.copied()
+        stamp(copy, __version__, self.settings)
+        return copy
+
+    def report(self, **findings: Any) -> Report:
+        """A report on this run."""
+        return Report(
+            version=__version__,
+            settings=self.settings,
+            input_sha256=self.source.sha256,
+            assumed=self.context.inputs.assumption,
+            seconds=dict(self.context.progress.seconds),
+            **findings,
+        )
+
+    def result(self, model: ModelProto, report: Report) -> Result:
+        """A result of this run."""
+        data = self.options.data
+        file = Path(data) if isinstance(data, str | Path) else None
+        return Result(model, report, self.source, self.samples, file)
+
+    def samples(self) -> Samples | None:
+        """The inputs on which models are compared; None if they are not."""
+        found = self.side_by_side.samples
+        return None if isinstance(found, str) else found
+
+
+def samples_to_compare(graph: Graph, inputs: InputSource, wanted: bool) -> Samples | str:
+    """The inputs on which models are compared, or why they are not."""
+    if not wanted:
+        return "verification was switched off"
+    try:
+        return inputs.verification_samples(graph)
+    except DataError as reason:
+        return str(reason)
+
+
+def must_be_lossless(layer: LayerChange) -> bool:
+    """Whether the ε of a layer allows nothing but rounding."""
+    return layer.eps is not None and layer.eps < ROUNDING_STEPS * ROUNDOFF[layer.dtype]
