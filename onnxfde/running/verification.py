@@ -164,7 +164,7 @@ def require_equal(
     if share := differing_share(before, after):
         raise VerificationError(
             f"at ε = 0 the result differs from the original in {share:.2%} of its outputs that are "
-            "no floating-point numbers; nothing was written (please report this model)"
+            "no floating-point numbers (please report this model)"
         )
     old, new, scale = scaled(flat(before), flat(after))
     finite = np.isfinite(old)
