@@ -209,7 +209,7 @@ def commands(case: Case, template: Template, folder: Path) -> list[Ended]:
 
 def look_at(ended: Ended, verdict: Verdict) -> None:
     """Note a command that did not end as it should."""
-    if "Traceback" in ended.stderr or "unexpected error" in ended.stderr:
+    if "Traceback" in ended.stderr or "shows where" in ended.stderr:
         verdict.faults.append("traceback")
         verdict.note += ended.stderr.strip()[-300:]
     if ended.code == HUNG:

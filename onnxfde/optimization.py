@@ -150,7 +150,9 @@ class Optimization:
         if again and again.result.changed:
             with suppress(VerificationError):
                 return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
-        return self.unchanged(f"the merged model was rejected: {failed}", made.undone(original).result)
+        return self.unchanged(
+            f"the merged model was rejected: {failed}", made.undone(original).result
+        )
 
     def unmerged(self, made: CertifiedResult) -> Result:
         """The original as the result, because nothing merges."""

@@ -40,7 +40,7 @@ MEANINGS = {
     "IN changed",
 }
 """Every verdict, from good to bad."""
-UNEXPECTED = ("Traceback (most recent call last)", "onnxfde: unexpected error")
+UNEXPECTED = ("Traceback (most recent call last)", "shows where")
 """What no command may ever print."""
 REPORT, ANSWER = "report.json", "answer.json"
 MODULES = (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
+from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
 from benchmarks.fuzz.cases import MODEL, Case
 from benchmarks.fuzz.engine import Run
@@ -23,8 +24,8 @@ MOST_MEGABYTES = 1024
 CODES = (0, 1, 2, 3)
 UNCHANGED = 3
 TRACEBACK = "Traceback (most recent call last)"
-BOUNDARY = "onnxfde: unexpected error"
-"""How the line begins that stands for an error nobody foresaw."""
+BOUNDARY = "shows where"
+"""How the line ends that stands for an error nobody foresaw, or for too little memory."""
 WARNINGS = re.compile(
     r"\w+Warning\b|\[[EWFI]:onnxruntime|terminate called|libprotobuf|Exception ignored"
     r"|^(WARNING|ERROR|INFO):|Fatal Python error",
@@ -157,8 +158,8 @@ class Judge:
 
     def inputs(self) -> set[str]:
         """The files that the command reads."""
-        argv, raw = self.case.words.argv, self.case.files.get(MODEL, b"")
-        names = [*argv[1:2], *(n for n in self.case.files if n.encode() in raw)]
+        argv, named = self.case.words.argv, data_files(self.case.files.get(MODEL, b""))
+        names = [*argv[1:2], *(n for n in self.case.files if n in named)]
         names += argv[2:3] if self.case.words.command == "verify" else ()
         names += [word for option, word in pairwise(argv) if option == "--data"]
         return {os.path.realpath(self.folder / "work" / name) for name in names}
@@ -193,6 +194,21 @@ class Judge:
                 json.loads(text, parse_constant=refuse_constant)
         except (ValueError, OSError):
             yield "bad JSON"
+
+
+def data_files(raw: bytes) -> set[str]:
+    """The names of the files with external data of a model."""
+    try:
+        tensors = list(_get_all_tensors(ModelProto.FromString(raw)))
+    except (DecodeError, RecursionError):
+        return set()
+    return {
+        str(entry.value)
+        for tensor in tensors
+        if uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
 
 
 def refuse_constant(name: str) -> None:

@@ -24,6 +24,7 @@ from benchmarks.corpus.cases import Case, Source
 from benchmarks.corpus.comparing import compare, leaves, rounding
 from benchmarks.corpus.judging import Outcome, judged, verdict_of
 from benchmarks.corpus.report import sections
+from onnxfde.command.main import boundary_line
 from tests.models import mlp
 
 SLICE = {"simple": 5, "pytorch-operator": 6, "pytorch-converted": 5}
@@ -174,7 +175,7 @@ def raised(*_: str) -> None:
 
 
 def boundary(*_: str) -> None:
-    sys.stderr.write("onnxfde: unexpected error (on purpose)\n")
+    sys.stderr.write(boundary_line(ZeroDivisionError("on purpose"), None))
     raise SystemExit(1)
 
 

@@ -15,6 +15,7 @@ from benchmarks.fuzz.engine import Run
 from benchmarks.fuzz.finding import find
 from benchmarks.fuzz.judging import Judge, snapshot
 from benchmarks.fuzz.traps import traps
+from onnxfde.command.main import boundary_line
 
 ROOT = Path(__file__).parents[2]
 MUTATIONS = 64
@@ -82,7 +83,8 @@ def test_a_result_and_a_refusal_are_no_problems(tmp_path: Path) -> None:
     ("what", "problem"),
     [
         ({"code": 1, "stderr": "Traceback (most recent call last)\n"}, "traceback"),
-        ({"code": 1, "stderr": "onnxfde: unexpected error: KeyError"}, "boundary"),
+        ({"code": 1, "stderr": boundary_line(KeyError("k"), "optimize")}, "boundary"),
+        ({"code": 1, "stderr": boundary_line(MemoryError(), None)}, "boundary"),
         ({"code": 1, "stderr": "onnxfde: two\nlines\n"}, "not one line"),
         ({"code": 1, "stderr": ""}, "not one line"),
         ({"code": -11}, "signal 11"),
