@@ -184,7 +184,7 @@ class Optimization:
         graph = self.stamped(result.graph)
         original = self.source.graph.model
         report = self.report(
-            parameters=Change(count_parameters(original), count_parameters(graph.model, original)),
+            parameters=Change(count_parameters(original), count_parameters(graph.model)),
             bytes=Change(self.source.bytes, stored_bytes(graph)),
             layers=result.layers,
             folded=result.folded,

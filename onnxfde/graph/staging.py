@@ -150,10 +150,11 @@ class Stage:
         """Let text become a file in any folder, together with the rest."""
         target = Path(os.path.realpath(target))
         check_target(target)
-        stage = Stage.made(target)
-        self.beside.append(stage)
-        with stage.open(target) as stream:
-            stream.write(text.encode())
+        with naming_target(target):
+            stage = Stage.made(target)
+            self.beside.append(stage)
+            with stage.open(target) as stream:
+                stream.write(text.encode())
 
     def commit(self) -> None:
         """Put all files in place, or none."""
@@ -233,13 +234,20 @@ def put_back(temporary: Path, target: Path, backup: Path) -> None:
 def staged(path: Path) -> Iterator[Stage]:
     """Write files beside `path` and commit them if nothing goes wrong."""
     check_target(path)
-    try:
+    with naming_target(path):
         stage = Stage.made(path)
         try:
             yield stage
             stage.commit()
         finally:
             stage.remove()
+
+
+@contextlib.contextmanager
+def naming_target(path: Path) -> Iterator[None]:
+    """Say which file cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise OutputError(f"{path} cannot be written ({error.strerror or error})") from None
 

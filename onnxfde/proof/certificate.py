@@ -88,7 +88,7 @@ def seen_beside(output: OutputBound, before: FloatArray, after: FloatArray) -> O
     with np.errstate(invalid="ignore", over="ignore"):
         most = float(np.max(np.abs(after - before), initial=0.0))
         spread = (
-            float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2))) if len(before) else 0.0
+            float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2))) if before.size else 0.0
         )
     known = [value if np.isfinite(value) else None for value in (most, spread)]
     return replace(output, measured_max=known[0], spread=known[1])

@@ -39,7 +39,8 @@ class LayerInputs:
     samples: FloatArray
     remark: str | None = None
     rows: FloatArray | None = None
-    """All inputs that were recorded; None if none were."""
+    """The inputs that were recorded; None if none were."""
+    rows_per_sample: int = 1
 
 
 def record_layers(recording: Recording, matches: Iterable[Match], with_results: bool) -> None:
@@ -78,14 +79,14 @@ def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
         box = latin_hypercube(CHECKED_ROWS, width, limits)
         return LayerInputs(Metric.box(width, *limits), box)
     try:
-        rows = recording.rows(match.source, match.incoming.layout, width)
+        rows, per_sample = recording.rows(match.source, match.incoming.layout, width)
     except RuntimeUnavailable as reason:
         return unknown_inputs(width, f"its inputs could not be measured ({reason})")
     if not np.isfinite(rows).all():
         return unknown_inputs(width, "its inputs overflow on these samples")
     step = max(1, len(rows) // CHECKED_ROWS)
     remark = remark_on_few_rows(len(rows), width)
-    return LayerInputs(Metric.measured(rows), rows[::step].copy(), remark, rows)
+    return LayerInputs(Metric.measured(rows), rows[::step].copy(), remark, rows, per_sample)
 
 
 def observed_outputs(
@@ -100,14 +101,12 @@ def observed_outputs(
     outputs = now.layer(inputs.rows)
     if now.source in recording.edited:
         try:
-            outputs = original.rows(found.result, found.outgoing.layout, len(outputs.T))
+            outputs, _ = original.rows(found.result, found.outgoing.layout, len(outputs.T))
         except RuntimeUnavailable:
             return None
     if len(outputs) != len(inputs.rows):
         return None
-    samples = recording.samples.fed
-    even = samples > 0 and len(outputs) % samples == 0
-    return Evidence(inputs.rows, outputs, len(outputs) // samples if even else 1)
+    return Evidence(inputs.rows, outputs, inputs.rows_per_sample)
 
 
 def unknown_inputs(width: int, reason: str) -> LayerInputs:

@@ -18,11 +18,15 @@ from onnxfde.errors import DataError, RunStopped, RuntimeUnavailable
 from onnxfde.graph.affine_maps import Layout
 from onnxfde.graph.model import Graph
 from onnxfde.graph.subgraph import part_making, values_after
-from onnxfde.numbers import Array, FloatArray
+from onnxfde.numbers import Array, FloatArray, Indices
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.run_size import sized
 from onnxfde.running.samples import Samples
+
+LAYER_ROWS = 2**17
+"""Most rows of a value that layers are fitted to, which has one for each position of a sample.
+Chosen: far more than a layer has inputs; not tuned."""
 
 
 @dataclass(eq=False)
@@ -113,8 +117,11 @@ class Recording:
                 self.progress.at(number + 1, self.samples.runs)
         return found
 
-    def rows(self, name: str, layout: Layout, width: int) -> FloatArray:
-        """A value with `width` features as rows; RuntimeUnavailable if it cannot be computed."""
+    def rows(self, name: str, layout: Layout, width: int) -> tuple[FloatArray, int]:
+        """A value with `width` features as rows, and how many of them belong to one sample.
+
+        Of many rows, those of some samples are given. RuntimeUnavailable if there are none.
+        """
         self.record([name])
         if name in self.failed:
             raise RuntimeUnavailable(self.failed[name])
@@ -126,4 +133,21 @@ class Recording:
             runs = [np.swapaxes(a, -1, -2) if a.ndim > 1 else a for a in runs]
         if any(width == 0 or a.size % width for a in runs):
             raise RuntimeUnavailable(f"'{name}' has other shapes in runs than in the model")
-        return np.concatenate([a.reshape(-1, width) for a in runs]).astype(np.float64)
+        rows = np.concatenate([a.reshape(-1, width) for a in runs])
+        if not rows.size:
+            raise RuntimeUnavailable(f"'{name}' is empty")
+        per_sample = self.rows_per_sample(len(rows))
+        return rows[some_rows(len(rows), per_sample)].astype(np.float64), per_sample
+
+    def rows_per_sample(self, rows: int) -> int:
+        """How many of so many rows belong to one sample; 1 if that is not known."""
+        samples = self.samples.fed
+        return rows // samples if samples and rows % samples == 0 else 1
+
+
+def some_rows(rows: int, per_sample: int) -> Indices | slice:
+    """All rows, or those of samples that are evenly spread over all of them."""
+    if rows <= LAYER_ROWS:
+        return slice(None)
+    pick = np.linspace(0, rows // per_sample - 1, max(LAYER_ROWS // per_sample, 1)).astype(int)
+    return (np.unique(pick)[:, None] * per_sample + np.arange(per_sample)).ravel()

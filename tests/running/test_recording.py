@@ -17,6 +17,7 @@ from onnxfde.passes import MergeNeurons
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.layer_inputs import record_layers
+from onnxfde.running.open_files import open_data
 from onnxfde.running.recording import Recording
 from tests.models import Array, build
 from tests.running.square_chain import (
@@ -61,7 +62,8 @@ def test_results_are_recorded_in_the_same_run(parts: list[PartRun]) -> None:
 @pytest.mark.parametrize("value", ["s1", "h3", "s4"])
 def test_recorded_values_are_those_of_a_run_of_the_whole_network(value: str) -> None:
     model = square_chain()
-    found = recorded(model).rows(value, "rows", WIDTH)
+    found, per_sample = recorded(model).rows(value, "rows", WIDTH)
+    assert per_sample == 1
     np.testing.assert_allclose(found, full_run(model, value), rtol=0, atol=1e-6)
 
 
@@ -74,10 +76,10 @@ def test_after_an_edit_only_what_lies_behind_it_is_run_again(parts: list[PartRun
     assert current.edited == {"h3", "s3", "h4", "s4", "h5", "s5", "y"}
     current.record(["s1", "s2"])
     assert parts == []
-    found = current.rows("s4", "rows", WIDTH)
+    found, _ = current.rows("s4", "rows", WIDTH)
     assert [(p.reads, p.computes) for p in parts] == [(["s2"], ["h3", "s3", "h4", "s4"])]
     np.testing.assert_allclose(found, full_run(edited.model, "s4"), rtol=0, atol=1e-6)
-    assert current.rows("s3", "rows", WIDTH // 2).shape == (len(ROWS), WIDTH // 2)
+    assert current.rows("s3", "rows", WIDTH // 2)[0].shape == (len(ROWS), WIDTH // 2)
 
 
 def test_an_edit_of_the_copy_leaves_the_original_recording_alone(parts: list[PartRun]) -> None:
@@ -101,7 +103,7 @@ def test_a_part_that_fails_does_not_take_earlier_values_away(parts: list[PartRun
         (["x"], ["s1"], [1024, 476]),
         (["s1"], ["t"], []),
     ]
-    found = recording.rows("s1", "rows", WIDTH)
+    found, _ = recording.rows("s1", "rows", WIDTH)
     np.testing.assert_allclose(found, full_run(square_chain(1), "s1"), rtol=0, atol=1e-6)
     with pytest.raises(RuntimeUnavailable, match=r"not\.known"):
         recording.rows("t", "rows", WIDTH)
@@ -118,12 +120,12 @@ def test_a_fixed_batch_is_recorded_batch_by_batch(parts: list[PartRun]) -> None:
     model = square_chain(batch="4")
     recording = recorded(model, ROWS[:22])
     assert [part.batches for part in parts] == [[4] * 5]
-    found = recording.rows("s4", "rows", WIDTH)
+    found, _ = recording.rows("s4", "rows", WIDTH)
     dynamic = full_run(square_chain(), "s4", ROWS[:20])
     np.testing.assert_allclose(found, dynamic, rtol=0, atol=1e-6)
     current = recording.for_copy(recording.graph.copied())
     current.forget("h4")
-    np.testing.assert_array_equal(current.rows("s4", "rows", WIDTH), found)
+    np.testing.assert_array_equal(current.rows("s4", "rows", WIDTH)[0], found)
     assert (parts[1].reads, parts[1].batches) == (["s3"], [4] * 5)
 
 
@@ -161,3 +163,26 @@ def test_layers_behind_a_merged_one_are_merged_although_no_samples_can_be_made()
     layers = onnxfde.optimize(model, eps=0.1).report.layers
     assert [layer.changed for layer in layers] == [True, True]
     assert "input 'q' is not a tensor" in (layers[1].remark or "")
+
+
+@pytest.mark.parametrize("samples", [3, 500])
+def test_of_many_rows_those_of_whole_samples_are_given(
+    samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxfde.running.recording.LAYER_ROWS", 100)
+    x = np.broadcast_to(np.arange(samples, dtype=np.float32)[:, None, None], (samples, 7, 2))
+    graph = Graph(build("y = Identity(x)", inputs="float[N,7,2] x", outputs="float[N,7,2] y"))
+    source, _ = open_data(graph, {"x": np.ascontiguousarray(x)}, (-1.0, 1.0))
+    rows, per_sample = Recording.of(graph, source, Progress()).rows("x", "rows", 2)
+    assert per_sample == 7
+    groups = rows.reshape(-1, 7, 2)
+    assert len(groups) == min(samples, 14)
+    assert (groups == groups[:, :1, :1]).all()
+    assert groups[[0, -1], 0, 0].tolist() == [0, samples - 1]
+
+
+def test_a_value_without_elements_cannot_be_measured() -> None:
+    graph = Graph(build("y = Identity(x)", inputs="float[N,0,3] x", outputs="float[N,0,3] y"))
+    source, _ = open_data(graph, None, (-1.0, 1.0))
+    with pytest.raises(RuntimeUnavailable, match="'x' is empty"):
+        Recording.of(graph, source, Progress()).rows("x", "rows", 3)
