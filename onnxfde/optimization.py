@@ -72,7 +72,7 @@ class Result:
         with saving(target, self.source, self.data) as stage:
             report = self.staged(stage)
             seconds = {**report.seconds, "save": time.perf_counter() - start}
-            report = replace(report, seconds=seconds)
+            report = replace(report, weight_files=stage.other_names(), seconds=seconds)
             if report_file is not None:
                 stage.write_beside(Path(report_file), report.to_json())
         return report

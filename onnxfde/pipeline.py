@@ -15,7 +15,7 @@ from onnxfde.passes.certified_merging import CertifiedMerging
 from onnxfde.passes.quantize import Quantize
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_data, open_model, open_model_or_ort
-from onnxfde.running.side_by_side import SideBySide, require_same_inputs
+from onnxfde.running.side_by_side import SideBySide, require_same_interface
 from onnxfde.running.verification import Verification
 
 
@@ -103,7 +103,7 @@ def verify(
     0.0
     """
     first, second = open_model(model).graph, open_model_or_ort(other)
-    require_same_inputs(first, second)
+    require_same_interface(first, second)
     inputs, _ = open_data(first, data, input_range)
     samples = samples_to_compare(first, inputs, wanted=True)
     side_by_side = SideBySide(first, samples, progress or Progress(), inputs.clock)

@@ -64,6 +64,8 @@ class Report:
     """What was assumed about the inputs, if there is no data."""
     seconds: dict[str, float] = field(default_factory=dict)
     output_sha256: str | None = None
+    weight_files: tuple[str, ...] = ()
+    """Files beside the output that were written with it and hold external weights."""
     unchanged: str | None = None
     """Why the output is the input (perhaps in another format), if it is."""
 
@@ -86,6 +88,7 @@ class Report:
             "settings": self.settings,
             "input_sha256": self.input_sha256,
             "output_sha256": self.output_sha256,
+            "weight_files": list(self.weight_files),
             "parameters": asdict(self.parameters),
             "grp_percent": round(self.grp_percent, 4),
             "bytes": asdict(self.bytes),

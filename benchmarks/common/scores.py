@@ -9,6 +9,7 @@ import onnx
 
 from benchmarks.common.datasets import Rows
 from onnxfde.graph.size import count_parameters
+from onnxfde.graph.tensors import FLOATS, keyed_tensors, to_array
 from onnxfde.numbers import Array
 
 
@@ -51,4 +52,7 @@ def quadratic(x: Array) -> Array:
 
 def grp_percent(model: onnx.ModelProto, original: onnx.ModelProto) -> float:
     """GRP: remaining nonzero parameters, in percent of all parameters of the original."""
-    return 100 * count_parameters(model, original) / count_parameters(original)
+    known = dict(keyed_tensors(original))
+    changed = (t for key, t in keyed_tensors(model) if t.dims and known.get(key) != t)
+    zeros = sum(int(np.sum(to_array(t, None) == 0)) for t in changed if t.data_type in FLOATS)
+    return 100 * (count_parameters(model) - zeros) / count_parameters(original)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,8 @@ def refuse_outputs(
     from onnxfde.graph.files import check_target
     from onnxfde.graph.overwriting import InputFiles, refuse_overwriting, same_file
 
+    if out == STDOUT:
+        raise UsageError("OUT - : a model is written to a file, give its name")
     given = InputFiles(tuple(models), data)
     outputs = [] if out is None else [out]
     if out is not None and not same_file(out, given.models[0]):
@@ -67,12 +70,19 @@ def write_json(target: Path | None, text: str, written: Path | None = None) -> N
 
 
 def write_to_stdout(text: str, written: Path | None) -> None:
-    """Write JSON to stdout; if that is full, say what is done already."""
+    """Write JSON to stdout."""
     from onnxfde.report import escaped
 
-    try:
+    with after_writing(written):
         sys.stdout.write(escaped(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
+
+
+@contextmanager
+def after_writing(written: Path | None) -> Iterator[None]:
+    """Say what is done already if stdout is full."""
+    try:
+        yield
     except OutputError as error:
-        done = "" if written is None else f"{written} was written, but the report was not: "
+        done = "" if written is None else f"{written} was written, but "
         raise OutputError(f"{done}{error}") from None

@@ -24,7 +24,13 @@ from onnxfde.command.arguments import (
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.dataclass_options import takes_fields
 from onnxfde.command.interruption import interruptible
-from onnxfde.command.json_output import JSON_HELP, STDOUT, refuse_outputs, write_json
+from onnxfde.command.json_output import (
+    JSON_HELP,
+    STDOUT,
+    after_writing,
+    refuse_outputs,
+    write_json,
+)
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -223,7 +229,8 @@ def optimize_command(given: OptimizeArguments) -> None:
         remark_on_range(given.data, given.input_range)
     silent = given.quiet or given.json_file == STDOUT
     if not silent:
-        show_report(report, "" if given.dry_run else str(given.out), given.verbose)
+        with after_writing(None if given.dry_run else given.out):
+            show_report(report, "" if given.dry_run else str(given.out), given.verbose)
     if given.fail_if_unchanged and not report.changed:
         if silent:
             say(f"onnxfde: unchanged: {report.unchanged}", err=True)

@@ -110,7 +110,9 @@ def show_totals(out: Console, report: Report, target: str) -> None:
         show_certificate(out, report.certificate)
     if larger := why_larger(report, target):
         print_line(out, larger)
-    print_line(out, f"written to  {target}" if target else "Dry run: nothing was written.")
+    weights = f", weights in {', '.join(report.weight_files)}" if report.weight_files else ""
+    written = f"written to  {target}{weights}"
+    print_line(out, written if target else "Dry run: nothing was written.")
 
 
 def remedy(report: Report) -> str:
@@ -185,6 +187,9 @@ def show_verification(
             f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
             f"mean {found.mean_abs_error:.3g}  {rows}",
         )
+    if found.left_out is not None:
+        share = f"{found.left_out:.2%} of the original's values"
+        print_line(out, f"{'left out':<11} {share}, which are NaN or infinite")
     if found.differing_share is not None:
         share = f"{found.differing_share:.2%}" if found.differing_share else "none"
         print_line(

@@ -34,7 +34,11 @@ def verify_command(
     input_range: InputRange = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(metavar="R", help="Exit with 1 if the relative L2 error is larger."),
+        typer.Option(
+            metavar="R",
+            help="Exit with 1 if the relative L2 error is larger (for constant outputs: the "
+            "largest change).",
+        ),
     ] = None,
     json_file: JsonFile = None,
     quiet: Quiet = False,

@@ -66,9 +66,10 @@ def external_file(tensor: TensorProto, folder: Path) -> tuple[Path, int]:
     file = folder / location
     real, root = Path(os.path.realpath(file)), Path(os.path.realpath(folder))
     if not location or Path(location).is_absolute() or not real.is_relative_to(root):
+        remedy = ": it is a link, copy the file" if os.path.islink(file) else ""
         raise ModelError(
             f"external data {shown} of tensor '{tensor.name}' lies outside the model's folder "
-            f"{folder}"
+            f"{folder}{remedy}"
         )
     try:
         found = os.stat(file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,6 +111,8 @@ def stage_new_data(stage: Stage, model: ModelProto, original: Original) -> None:
     temporary = stage.temporary()
     with temporary.open("wb") as stream:
         moved = move_all_out(model, original, stream, "")
+    for old in data_files(stage.path)[:1]:
+        shutil.copymode(old, temporary)
     name = f"{stage.path.name}.{sha256(temporary)[:HASH_DIGITS]}.data"
     for tensor in moved:
         location = next(entry for entry in tensor.external_data if entry.key == "location")

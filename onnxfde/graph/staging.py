@@ -146,6 +146,11 @@ class Stage:
             shutil.copymode(target, temporary)
         self.files.append((temporary, target))
 
+    def other_names(self) -> tuple[str, ...]:
+        """The names of the files that take their places before the one that decides."""
+        others = (target for _, target in self.files if target != self.path)
+        return tuple(os.path.relpath(target, self.path.parent) for target in others)
+
     def write_beside(self, target: Path, text: str) -> None:
         """Let text become a file in any folder, together with the rest."""
         target = Path(os.path.realpath(target))

@@ -231,9 +231,9 @@ def printable(file: Path) -> str:
 
 def ort_specs(file: Path) -> Specs:
     """The inputs of a model in onnxruntime's format (.ort)."""
-    from onnxfde.running.runtime import session_inputs
+    from onnxfde.running.runtime import session_interface
 
-    return session_inputs(file)
+    return session_interface(file)[0]
 
 
 def refuse_unknown_inputs(prepared: Sequence[Prepared], shapes: Shapes) -> None:

@@ -274,15 +274,15 @@ def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) 
     return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 
-def session_inputs(file: Path) -> tuple[InputSpec, ...]:
-    """The inputs of a file in onnxruntime's own format."""
+def session_interface(file: Path) -> tuple[tuple[InputSpec, ...], list[str]]:
+    """The inputs of a file in onnxruntime's own format, and the names of its outputs."""
     raw = read_ort(file)
     session = started_session(raw, session_options(file.parent), allowance(len(raw)))
     found = []
     for value in session.get_inputs():
         lengths = (None if isinstance(d, int) and d < 0 else d for d in value.shape)
         found.append(InputSpec(value.name, numpy_type(value.name, value.type), tuple(lengths)))
-    return tuple(found)
+    return tuple(found), [value.name for value in session.get_outputs()]
 
 
 def numpy_type(name: str, text: str) -> np.dtype[Any]:

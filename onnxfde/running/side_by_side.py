@@ -23,7 +23,7 @@ from onnxfde.running.runtime import (
     load_file,
     onnxruntime_runner,
     run_all,
-    session_inputs,
+    session_interface,
 )
 from onnxfde.running.samples import Samples
 from onnxfde.running.verification import Verification, measure
@@ -61,6 +61,8 @@ class SideBySide:
         """Run a model and compare; a path is a file in onnxruntime's own format."""
         if isinstance(self.samples, str):
             return Compared(Verification(unverified=self.samples))
+        if not self.original.model.graph.output:
+            return Compared(Verification(unverified="the model has no outputs"))
         if not self.samples.runs:
             reason = f"{self.samples.source} gives no inputs to run the models on"
             return Compared(Verification(unverified=reason))
@@ -127,13 +129,22 @@ def require_shapes(before: list[Array], after: list[Array]) -> None:
         raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
 
 
-def require_same_inputs(first: Graph, second: Graph | Path) -> None:
-    """Raise unless two models take the same inputs."""
-    own = input_specs(first)
-    others = session_inputs(second) if isinstance(second, Path) else input_specs(second)
+def require_same_interface(first: Graph, second: Graph | Path) -> None:
+    """Raise unless two models take the same inputs, and their outputs have the same names."""
+    (own, own_names), (others, other_names) = interface(first), interface(second)
     if signature(own) != signature(others):
         texts = [", ".join(map(str, specs)) for specs in (own, others)]
         raise DataError(f"the two models have different inputs: {texts[0]} and {texts[1]}")
+    if own_names != other_names:
+        texts = [", ".join(names) for names in (own_names, other_names)]
+        raise DataError(f"the two models have different outputs: {texts[0]} and {texts[1]}")
+
+
+def interface(model: Graph | Path) -> tuple[tuple[InputSpec, ...], list[str]]:
+    """The inputs of a model, and the names of its outputs."""
+    if isinstance(model, Path):
+        return session_interface(model)
+    return input_specs(model), [value.name for value in model.model.graph.output]
 
 
 def signature(specs: tuple[InputSpec, ...]) -> list[tuple[object, ...]]:

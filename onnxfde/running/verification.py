@@ -48,6 +48,9 @@ class Verification:
     differing_share: float | None = None
     """The share of integers, booleans and texts in the outputs that differ; None if there are
     none."""
+    left_out: float | None = None
+    """The share of floating-point values that were not compared, because they are NaN or infinite
+    in the original; None if there are none."""
 
     @property
     def has_passed(self) -> bool:
@@ -86,6 +89,7 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         mean_abs_error=float(np.abs(change[finite]).mean()) * scale,
         mse=float(np.mean(change[finite] ** 2)) * scale * scale,
         relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
+        left_out=None if finite.all() else float(1 - finite.mean()),
     )
 
 

@@ -261,18 +261,26 @@ def test_a_report_that_fails_leaves_out_as_it_was(
         assert contents(model.parent) == before
 
 
-def test_a_report_that_stdout_cannot_take_comes_after_out(model: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--json", "-")])
+def test_a_full_stdout_says_that_out_was_written(model: Path, more: tuple[str, ...]) -> None:
     out = model.with_name("o.onnx")
-    words = [sys.executable, "-m", "onnxfde", "optimize", str(model), str(out), "--json", "-"]
+    words = [sys.executable, "-m", "onnxfde", "optimize", str(model), str(out), *more]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*words, "--input-range", "0:1", "--eps", "0"],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.startswith(f"onnxfde: {out} was written, but the report was not: ")
+    assert done.stderr.startswith(f"onnxfde: {out} was written, but stdout cannot be written")
     assert done.stderr.count("\n") == 1
     assert onnx.load(out).graph.node
+
+
+def test_out_and_its_weights_are_named(external: Path) -> None:
+    done = run("optimize", external, external.with_name("o.onnx"), "--eps", "0")
+    assert "o.onnx, weights in o.onnx.data" in done.stdout
+    refused = run("optimize", external, "-")
+    assert (refused.exit_code, "a model is written to a file" in refused.stderr) == (2, True)
 
 
 def test_a_file_above_2_gib_is_told_the_way(model: Path) -> None:

@@ -61,8 +61,12 @@ def test_in_and_out_may_be_the_same_file(external: Path) -> None:
     assert found.relative_l2 is not None
     assert found.relative_l2 < 1e-5
     again = onnxfde.optimize(external, eps=0.2, force=True)
-    again.save(external)
+    (old,) = {*contents(external.parent)} - {"model.onnx"}
+    external.with_name(old).chmod(0o600)
+    report = again.save(external)
     (data,) = {*contents(external.parent)} - {"model.onnx"}
+    assert report.weight_files == (data,)
+    assert external.with_name(data).stat().st_mode & 0o777 == 0o600
     assert re.fullmatch(r"model\.onnx\.[0-9a-f]{16}\.data", data)
     assert onnxfde.inspect(external).layers[0].neurons < 20
 

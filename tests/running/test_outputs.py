@@ -197,3 +197,31 @@ def test_dividing_by_a_power_of_two_changes_no_digit() -> None:
     np.testing.assert_array_equal(old * scale, values)
     np.testing.assert_array_equal(new * scale, values[::-1])
     assert 1 <= np.abs(old).max() < 2
+
+
+def test_values_that_are_not_finite_in_the_original_are_said_to_be_left_out(
+    tmp_path: Path,
+) -> None:
+    model = mlp(W, B, V, C)
+    broken = onnx.numpy_helper.from_array(np.array([np.nan, 1], np.float32), "c")
+    model.graph.initializer[3].CopyFrom(broken)
+    onnx.save(model, tmp_path / "m.onnx")
+    done = run("verify", tmp_path / "m.onnx", tmp_path / "m.onnx")
+    assert (done.exit_code, "50.00% of the original's values" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(("names", "code"), [(["y"], 0), (["z"], 1), ([], 1)])
+def test_outputs_must_have_the_same_names(names: list[str], code: int, tmp_path: Path) -> None:
+    model = mlp(W, B, V, C)
+    onnx.save(model, tmp_path / "a.onnx")
+    model.graph.node[-1].output[0] = "".join(names) or "y"
+    model.graph.output[0].name = "".join(names)
+    if not names:
+        del model.graph.output[:]
+    onnx.save(model, tmp_path / "b.onnx")
+    done = run("verify", tmp_path / "a.onnx", tmp_path / "b.onnx")
+    assert done.exit_code == code
+    assert ("different outputs: y and" in done.stderr) == bool(code)
+    if not names:
+        done = run("verify", tmp_path / "b.onnx", tmp_path / "b.onnx")
+        assert (done.exit_code, "the model has no outputs" in done.stdout) == (1, True)
