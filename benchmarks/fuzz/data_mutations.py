@@ -49,7 +49,8 @@ def odd_array(array: Array, rng: Random) -> Any:
         changes = (
             lambda: array[:0], lambda: array[:1], lambda: array[:7], lambda: array[0],
             lambda: array.ravel(), lambda: array[..., None], lambda: np.float32(1.0),
-            lambda: array.real.astype(np.float64) * 1e300, lambda: array.real.astype(np.float32) * 1e38,
+            lambda: array.real.astype(np.float64) * 1e300,
+            lambda: array.real.astype(np.float32) * 1e38,
             lambda: np.full(array.shape, np.nan), lambda: np.full(array.shape, np.inf),
             lambda: np.zeros(array.shape), lambda: array.astype(np.complex64),
             lambda: array.astype(str), lambda: array.astype(np.int8), lambda: array.astype(bool),
