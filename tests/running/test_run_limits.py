@@ -121,6 +121,16 @@ def test_no_limit_is_set_where_it_is_unknown_what_is_in_use(
         assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
+def test_an_endless_loop_does_not_hold_up_a_file_in_the_format_of_onnxruntime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxfde.running.run_clock.RUN_SECONDS", SOON)
+    report = onnxfde.optimize(endless(), eps=0).save(tmp_path / "out.ort")
+    assert report.verification is not None
+    assert "stopped" in (report.verification.unverified or "")
+    assert (tmp_path / "out.ort").exists()
+
+
 def test_a_large_model_may_take_more_memory() -> None:
     assert memory.allowance(2**30) > 2**32 > memory.allowance(2**20)
 
