@@ -2,11 +2,13 @@
 
 On Linux the soft limit on private memory (RLIMIT_DATA) is lowered to what is in use plus an
 allowance, and restored afterwards. It holds for the whole process, and is set in its main thread
-only, so that two threads never restore it in the wrong order. Other systems have no such limit.
+only, so that two threads never restore it in the wrong order. Other systems have no such limit, and
+none is set where the system does not tell what is in use.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +27,9 @@ WEIGHT_COPIES = 8
 """How many times its own size loading a model may take. Chosen: its bytes, the parsed model, the
 session's weights, packed and transposed copies; not tuned."""
 
+USUAL_STACK = 2**23
+"""Bytes of a thread's stack if there is no limit on stacks: at least what glibc takes then."""
+
 
 def allowance(model_bytes: int) -> int:
     """Bytes that running a model of this size may allocate."""
@@ -39,8 +44,9 @@ def limited_memory(extra: int = ALLOWANCE) -> Iterator[None]:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = private_bytes() + extra
-    if soft != resource.RLIM_INFINITY and soft <= limit:
+    used = private_bytes()
+    limit = used + extra
+    if not used or (soft != resource.RLIM_INFINITY and soft <= limit):
         yield
         return
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
@@ -51,6 +57,18 @@ def limited_memory(extra: int = ALLOWANCE) -> Iterator[None]:
 
 
 def private_bytes() -> int:
-    """Private memory of this process in bytes, as RLIMIT_DATA counts it."""
-    pages = Path("/proc/self/statm").read_text().split()[5]
+    """Private memory of this process in bytes, as RLIMIT_DATA counts it; 0 if it is not known."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[5]
+    except OSError:
+        return 0
     return int(pages) * resource.getpagesize()
+
+
+def thread_stacks() -> int:
+    """Bytes that the stacks of one thread per processor take, all of which the limit counts."""
+    if resource is None:
+        return 0
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    size = USUAL_STACK if soft == resource.RLIM_INFINITY else soft
+    return (os.cpu_count() or 1) * size

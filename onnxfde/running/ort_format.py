@@ -6,14 +6,16 @@ can run. The file is read back and must compute what the model does before it is
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from onnxfde.errors import RuntimeUnavailable, VerificationError
+from onnxfde.errors import RunStopped, RuntimeUnavailable, VerificationError
 from onnxfde.graph.model import Graph
 from onnxfde.graph.staging import Stage
 from onnxfde.numbers import Array
+from onnxfde.running.run_clock import RunClock
 from onnxfde.running.runtime import Runner, convert, run_all
 from onnxfde.running.samples import Samples
 
@@ -23,12 +25,16 @@ ORT_TOLERANCE = 1e-6
 
 
 def stage_ort(stage: Stage, graph: Graph, samples: Samples | None) -> Path:
-    """Convert a model and compare it on samples, if there are any; returns the temporary file."""
+    """Convert a model and compare it on samples, if there are any; returns the temporary file.
+
+    A model that takes too long to run is written without a comparison.
+    """
     made, path = stage.temporary(), stage.path
     try:
         before, after = convert(graph.model, graph.folder, made)
         if samples is not None:
-            require_same(before, after, samples, path)
+            with suppress(RunStopped):
+                require_same(before, after, samples, path)
     except RuntimeUnavailable as reason:
         raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
     stage.add(made, path)
@@ -37,8 +43,11 @@ def stage_ort(stage: Stage, graph: Graph, samples: Samples | None) -> Path:
 
 def require_same(before: Runner, after: Runner, samples: Samples, path: Path) -> None:
     """Raise unless both compute the same outputs."""
-    pairs = zip(run_all(before, samples), run_all(after, samples), strict=True)
-    for old, new in pairs:
+    clock, outputs = RunClock(), []
+    for runner in (before, after):
+        with clock.watching(runner.stop, samples.work):
+            outputs.append(run_all(runner, samples))
+    for old, new in zip(*outputs, strict=True):
         if not same_outputs(old, new):
             raise VerificationError(
                 f"{path} does not compute what the model does; nothing was written, "

@@ -35,7 +35,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.reference import REFERENCE_ERRORS, reference_runner
 from onnxfde.graph.shapes import ShapeError
 from onnxfde.graph.tensors import external_tensors
-from onnxfde.memory import allowance, limited_memory
+from onnxfde.memory import allowance, limited_memory, thread_stacks
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
 from onnxfde.running.outputs import joined, output_array
@@ -166,9 +166,13 @@ def started(
 
 
 def started_session(model: bytes, options: Any, room: int, without: Sequence[str] = ()) -> Any:
-    """A session of onnxruntime; `room` is the memory that it may take."""
+    """A session of onnxruntime; `room` is the memory that it may take.
+
+    The stacks of its threads come on top: if one of them cannot start, onnxruntime may wait for it
+    for ever.
+    """
     try:
-        with limited_memory(room):
+        with limited_memory(room + thread_stacks()):
             return onnxruntime.InferenceSession(
                 model,
                 options,

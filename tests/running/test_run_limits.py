@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,17 @@ from onnxfde.running.runtime import load, onnx_reference_runner, run_all
 from onnxfde.running.samples import BATCH, Samples
 from tests.command.running import run
 from tests.models import build
-from tests.running.endless import HUGE, UNFORESEEN, B, C, V, W, endless, with_side_branch
+from tests.running.endless import (
+    HUGE,
+    SQUARE,
+    UNFORESEEN,
+    B,
+    C,
+    V,
+    W,
+    endless,
+    with_side_branch,
+)
 
 FLOAT = np.dtype(np.float32)
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's own")
@@ -75,6 +86,49 @@ def test_a_limit_inside_a_lower_one_changes_nothing() -> None:
             assert resource.getrlimit(resource.RLIMIT_DATA) == outer
         assert resource.getrlimit(resource.RLIMIT_DATA) == outer
     assert resource.getrlimit(resource.RLIMIT_DATA) != outer
+
+
+@LINUX
+def test_the_stacks_of_threads_take_nothing_from_a_model(tmp_path: Path) -> None:
+    """On 100 processors, or with large stacks, they take more than a small model may."""
+    import resource
+
+    onnx.save(build(SQUARE, W=W, b=B, V=V, c=C), tmp_path / "m.onnx")
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    if hard not in (resource.RLIM_INFINITY, 2**30):
+        pytest.skip("the stacks of threads cannot be made large here")
+    code = "import onnxfde, sys; print(onnxfde.verify(sys.argv[1], sys.argv[1]).engine)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "m.onnx"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (2**30, hard)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "onnxruntime"
+
+
+@LINUX
+def test_no_limit_is_set_where_it_is_unknown_what_is_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    monkeypatch.setattr(memory, "Path", lambda _: Path("/no such file system"))
+    with limited_memory(0):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_an_endless_loop_does_not_hold_up_a_file_in_the_format_of_onnxruntime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxfde.running.run_clock.RUN_SECONDS", SOON)
+    report = onnxfde.optimize(endless(), eps=0).save(tmp_path / "out.ort")
+    assert report.verification is not None
+    assert "stopped" in (report.verification.unverified or "")
+    assert (tmp_path / "out.ort").exists()
 
 
 def test_a_large_model_may_take_more_memory() -> None:
