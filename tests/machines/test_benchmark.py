@@ -106,7 +106,7 @@ def test_too_large_a_batch_is_left_out(zoo: Zoo) -> None:
 
 def test_inputs_that_are_no_numbers_are_refused(zoo: Zoo) -> None:
     size, line = zoo.row("text in")
-    assert "input 'x' holds object" in (size.error or "")
+    assert "input 'x' holds texts, not numbers" in (size.error or "")
     assert line.latencies == ()
     assert zoo.found.failed
 
