@@ -125,7 +125,7 @@ def require_range(limits: tuple[Array, Array], spec: InputSpec, source: str) -> 
         raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
     if spec.dtype.kind in "iu" and low.size:
         known = np.iinfo(spec.dtype)
-        fits = float(low.min()) >= known.min and float(high.max()) <= known.max
+        fits = int(low.min()) >= known.min and int(high.max()) <= known.max
     else:
         with np.errstate(over="ignore"):
             ends = [end.astype(spec.dtype) for end in limits]

@@ -60,7 +60,7 @@ class Verification:
 
 def measure(before: list[Array], after: list[Array], samples: Samples, engine: str) -> Verification:
     """Errors over all floating-point outputs together, where those of the original are finite."""
-    rows = samples.rows or samples.runs
+    rows = samples.fed or samples.runs
     found = Verification(samples=rows, source=samples.source, engine=engine)
     share = differing_share(before, after)
     old, new, scale = scaled(flat(before), flat(after))

@@ -222,3 +222,11 @@ def test_verify_says_how_many_rows_it_used(tmp_path: Path, monkeypatch: pytest.M
     done = run("verify", *[tmp_path / "m.onnx"] * 2, "--data", tmp_path / "d.npy")
     assert done.exit_code == 0
     assert "(700 of its 5,000 rows)" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "int8"])
+def test_an_integer_input_takes_the_ends_of_its_type(kind: str) -> None:
+    ends = np.iinfo(kind)
+    values = np.array([[ends.min], [ends.max]], kind)
+    samples = make_samples({"x": values}, (InputSpec("x", np.dtype(kind), ("N", 1)),), "data")
+    assert np.array_equal(samples.arrays["x"], values)

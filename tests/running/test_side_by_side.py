@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import ml_dtypes
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -124,3 +125,9 @@ def test_external_weights_are_found_by_the_reference(tmp_path: Path) -> None:
         size_threshold=0,
     )
     assert onnxfde.verify(tmp_path / "m.onnx", model).max_abs_error == 0.0
+
+
+def test_rows_that_fill_no_batch_are_not_counted() -> None:
+    model = build("y = Mul(x, x)", "float[4,3] x", "float[4,3] y")
+    rows = np.arange(30, dtype=np.float32).reshape(10, 3)
+    assert onnxfde.verify(model, model, data=rows).samples == 8
