@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from onnxfde.command.main import main
+from onnxfde.__main__ import start
 
 LOADED_FIRST = (
     "onnxfde.pipeline", "onnxfde.command.progress_bar", "onnxfde.command.report_table",
@@ -122,7 +122,7 @@ def forked(words: list[str], folder: Path, stop: Stop, gate: int, stderr: int) -
 def run_main() -> int:
     """The exit code of the command line."""
     try:
-        main()
+        start()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - what a user would see is what is counted

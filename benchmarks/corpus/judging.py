@@ -63,10 +63,10 @@ class Outcome:
 
 def command(*words: str) -> None:
     """The program's entry point, with these words on its command line."""
-    from onnxfde.command.main import main
+    from onnxfde.__main__ import start
 
     sys.argv = ["onnxfde", *words]
-    main()
+    start()
 
 
 def warm_up() -> None:

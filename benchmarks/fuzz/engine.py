@@ -100,10 +100,10 @@ def imported_later() -> set[str]:
 
 def call(argv: list[str]) -> None:
     """The entry point, with these words."""
-    from onnxfde.command.main import main
+    from onnxfde.__main__ import start
 
     sys.argv = ["onnxfde", *argv]
-    main()
+    start()
 
 
 def run(case: Case, folder: Path, more: tuple[str, ...] = (), report: Path | None = None) -> Run:
