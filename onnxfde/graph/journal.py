@@ -94,8 +94,8 @@ class CommitPlan:
         folder = stage.parent
         for name in self.unneeded:
             old = folder / name
-            if old.is_file() and not old.is_symlink() and not mentions(old, folder):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if old.is_file() and not old.is_symlink() and not mentions(old, folder):
                     old.unlink()
 
     def roll_back(self, stage: Path) -> None:

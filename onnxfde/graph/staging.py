@@ -3,7 +3,8 @@
 They wait in a temporary folder beside their target, whose lock its process holds. A folder with a
 free lock belongs to a dead run: the next run that writes there puts back or finishes what that run
 had begun (`graph/journal`), and removes the folder. Where there are no locks (Windows, some network
-file systems), such folders stay.
+file systems), such folders stay; those of another machine, whose locks may not be seen here, stay
+for a day.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +40,11 @@ except ImportError:  # Windows
 
 STAGE_PREFIX = ".onnxfde-"
 LOCK = "lock"
+MOST_HOST_BYTES = 256
+"""Bytes of the name of a machine that are kept: POSIX allows 255."""
+FOREIGN_SECONDS = 86_400
+"""How long a temporary folder of another machine is left alone. Chosen: no run takes a day; not
+tuned."""
 
 
 def flocked(handle: int, wait: bool) -> bool:
@@ -59,7 +67,12 @@ def only_run_in(folder: Path) -> Iterator[bool]:
         except OSError:
             yield False
             return
-        yield flocked(handle, wait=True)
+        locked = flocked(handle, wait=True)
+        try:
+            yield locked
+        finally:
+            if locked:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may hold the handle, too
 
 
 def clear_dead_runs(folder: Path) -> None:
@@ -91,9 +104,16 @@ def lock_of(stage: Path) -> Iterator[bool]:
         yield True
         return
     try:
-        yield flocked(handle, wait=False)
+        ours = os.read(handle, MOST_HOST_BYTES) in (b"", this_host())
+        old = time.time() - os.fstat(handle).st_mtime > FOREIGN_SECONDS
+        yield (ours or old) and flocked(handle, wait=False)
     finally:
         os.close(handle)
+
+
+def this_host() -> bytes:
+    """The name of this machine: locks of others may not be seen on a shared file system."""
+    return socket.gethostname().encode(errors="replace")[:MOST_HOST_BYTES]
 
 
 @dataclass(eq=False)
@@ -121,6 +141,7 @@ class Stage:
             try:
                 lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
                 flocked(lock, wait=False)
+                os.write(lock, this_host())
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise

@@ -50,6 +50,16 @@ def test_temporary_folders_of_dead_runs_are_removed_and_others_are_not(tmp_path:
     alive.remove()
 
 
+def test_folders_of_another_machine_stay_for_a_day(tmp_path: Path) -> None:
+    stages = [Stage.made(tmp_path / name) for name in ("new", "old")]
+    for stage in stages:
+        os.close(stage.lock)
+        (stage.folder / "lock").write_bytes(b"another machine")
+    os.utime(stages[1].folder / "lock", (0, 0))
+    write_text(tmp_path / "c", "text")
+    assert [stage.folder.exists() for stage in stages] == [True, False]
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_what_was_begun_is_put_back(tmp_path: Path, steps: int) -> None:
     path, data = tmp_path / "o.onnx", tmp_path / "o.onnx.data"
