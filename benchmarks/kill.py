@@ -302,7 +302,8 @@ def main() -> None:
     minutes = (time.monotonic() - begun) / 60
     note = (
         f"`--cases {count}`: {len(found):,} cases in {minutes:.1f} minutes, {len(bad)} with a "
-        f"fault. The columns after `cases` say what OUT was right after the disturbance. {skipped()}"
+        f"fault. The columns after `cases` say what OUT was right after the disturbance. "
+        f"{skipped()}"
     )
     table.write_sections(__file__, "Runs that are killed, starved or disturbed", sections, note)
     if bad:
