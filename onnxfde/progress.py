@@ -16,6 +16,8 @@ class Progress:
     """What is being done now."""
     at: Callable[[int, int], None] = lambda done, total: None
     """How many steps of that are done, and how many there are in total."""
+    found: Callable[[str], None] = lambda text: None
+    """What was tried so far and the best that was found."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent so far, by stage."""
 

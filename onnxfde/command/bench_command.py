@@ -32,13 +32,14 @@ ShapeOption = Annotated[
 ]
 
 
+Models = Annotated[
+    list[Path],
+    typer.Argument(metavar="MODEL", help=".onnx or .ort; compared with the first.", readable=False),
+]
+
+
 def bench_command(
-    models: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="MODEL", help=".onnx or .ort; compared with the first.", readable=False
-        ),
-    ],
+    models: Models,
     target: TargetOption = None,
     batch: Annotated[
         str | None, typer.Option(metavar="N,N", help="Batch sizes, e.g. 1,32. [default: 1]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from onnxfde.command.json_output import (
     write_json,
 )
 from onnxfde.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnxfde.running.verification import Verification
 
 
 def verify_command(
@@ -69,18 +72,22 @@ def verify_command(
     if not silent:
         show_verification(console(), found, cure="")
         show_times(console(), progress.seconds if verbose else {})
-    if found.unverified:
-        if silent:
-            say(f"onnxfde: not verified: {found.unverified}", err=True)
+    if found.unverified and not silent:
         raise typer.Exit(1)
-    if not found.has_passed:
-        say("onnxfde: the outputs are not equal", err=True)
+    if fault := why_failed(found, tolerance):
+        say(f"onnxfde: {fault}", err=True)
         raise typer.Exit(1)
-    error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
-    if tolerance is None:
-        return
-    if not (error or 0.0) <= tolerance:
-        say(f"onnxfde: the error {error:.3g} exceeds the tolerance {tolerance:g}", err=True)
-        raise typer.Exit(1)
-    if not silent:
+    if tolerance is not None and not silent:
         say(f"within the tolerance {tolerance:g}")
+
+
+def why_failed(found: Verification, tolerance: float | None) -> str | None:
+    """Why the comparison counts as failed; None if it does not."""
+    if found.unverified:
+        return f"not verified: {found.unverified}"
+    if not found.has_passed:
+        return "the outputs are not equal"
+    error = found.max_abs_error if found.relative_l2 is None else found.relative_l2
+    if tolerance is not None and not (error or 0.0) <= tolerance:
+        return f"the error {error:.3g} exceeds the tolerance {tolerance:g}"
+    return None

@@ -96,7 +96,12 @@ def without_weights(model: ModelProto) -> ModelProto:
 
 
 def sized(samples: Samples, graph: Graph) -> Samples:
-    """The samples with as many rows per run as fit; DataError if even the smallest run does not."""
+    """The samples with as many rows per run as fit; DataError if even the smallest run does not.
+
+    Samples whose work is known were sized before.
+    """
+    if samples.work:
+        return samples
     batch = max(min(samples.batch, samples.rows), 1)
     size = run_size(graph, samples.run_shapes(batch))
     if size.largest > RUN_VALUES and samples.is_dynamic and batch > 1:
@@ -130,4 +135,4 @@ def sized_to_compare(samples: Samples, graph: Graph) -> Samples:
     if few.rows == samples.rows:
         return samples
     text = f"{samples.source} ({few.rows:,} of {samples.rows:,} rows)"
-    return replace(few, source=text, work=samples.work * few.rows / samples.rows)
+    return replace(few, source=text)

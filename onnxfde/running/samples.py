@@ -97,7 +97,8 @@ class Samples:
         arrays = {name: a[index] for name, a in self.arrays.items()}
         whole = self.labels is not None and len(self.labels) == self.rows
         labels = self.labels[index] if self.labels is not None and whole else None
-        return replace(self, arrays=arrays, labels=labels)
+        work = self.work * len(index) / max(self.rows, 1)
+        return replace(self, arrays=arrays, labels=labels, work=work)
 
     @property
     def runs(self) -> int:
