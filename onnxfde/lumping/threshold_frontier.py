@@ -94,7 +94,7 @@ class ThresholdFrontier:
             return None
         smaller = self._quotient(blocks)
         if self.quotient == "refit":
-            smaller = refit(layer, smaller, problem.metric)
+            smaller = refit(problem.original, smaller)
         if smaller.neurons >= problem.layer.neurons:
             return None
         numbers = np.flatnonzero(problem.layer.alive)

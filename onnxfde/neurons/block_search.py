@@ -83,7 +83,7 @@ class BlockSearch:
     def _equal(self) -> Reduced | None:
         if not self.refitted:
             return self._from_tree(0.0, self.problem.live.neurons) or self._without_constants()
-        return self._from_basis() if self._dependent() else self._without_constants()
+        return self._from_basis()
 
     @cached_property
     def tree(self) -> MergeTree:
@@ -93,24 +93,6 @@ class BlockSearch:
     @cached_property
     def _basis(self) -> PivotedBasis:
         return pivoted_basis(self.problem.rows, self.problem.live.outgoing)
-
-    def _dependent(self) -> bool:
-        """Whether the others could replace some neuron up to rounding.
-
-        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii. Never
-        independent are equal neurons, and as many as there are products of two coordinates of z.
-        """
-        live, rows = self.problem.live, self.problem.rows
-        width = live.inputs + 1
-        if live.neurons >= width * (width + 1) // 2:
-            return True
-        if len(np.unique(live.incoming, axis=0)) < live.neurons:
-            return True
-        scale = kernel_scale(rows)
-        inverse = np.linalg.inv(ridged_gram(rows, scale))
-        alone = np.linalg.norm(live.outgoing, axis=0) * scale
-        allowed = self.problem.worth_building(0.0)
-        return bool(np.any(alone <= allowed * np.sqrt(np.abs(np.diag(inverse)))))
 
     def _from_basis(self) -> Reduced | None:
         """The shortest prefix of the pivoted basis that is equal up to rounding."""
@@ -180,7 +162,7 @@ class BlockSearch:
         problem, live = self.problem, self.problem.live
         fitted = replace(live, incoming=incoming, outgoing=self._projected(rows, blocks))
         if self.refitted and len(blocks) < live.neurons:
-            fitted = refit(live, fitted, problem.metric, problem.roundoff if exact else None)
+            fitted = refit(problem.original, fitted, problem.roundoff if exact else None)
         named = tuple(tuple(sorted(int(problem.numbers[i]) for i in block)) for block in blocks)
         return problem.stored(fitted, named)
 

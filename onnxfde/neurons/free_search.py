@@ -84,7 +84,7 @@ class FreeSearch:
             return found
         nothing = np.zeros((live.outputs, len(rows)))
         start = replace(live, incoming=problem.metric.unwhiten(rows), outgoing=nothing)
-        reduced = problem.stored(refit(live, start, problem.metric, problem.roundoff), ())
+        reduced = problem.stored(refit(problem.original, start, problem.roundoff), ())
         return reduced if reduced.layer.finite and problem.accepts(reduced, 0.0) else found
 
     @cached_property

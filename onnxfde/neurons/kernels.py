@@ -10,11 +10,11 @@ with φ(u) the entries of √2·uuᵀ, without the corner, each off-diagonal pai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 
 FEATURE_BYTES = 100_000_000
@@ -22,12 +22,13 @@ FEATURE_BYTES = 100_000_000
 REGULARISATION = 1e-3
 """The share of the mean variance that is added to every variance, so that inputs which hardly vary
 in the samples still count. Taken from prototypes; not tuned."""
-CANCELLATION = 1e-5
-"""A relative error below this is computed from φ, if that fits, and not from K: squares of errors
-cancel there, and leave half the digits of float64 (1.5e-8). Chosen; not tuned."""
-
-NORM_TILE = 2048
-"""Columns of K that are computed at once for a norm: 128 MB for 8,192 rows. Chosen; not tuned."""
+TILE = 1024
+"""Rows and columns of K that are computed at once: 8 MB of float64. Chosen; not tuned."""
+TILE_BYTES = 2**25
+"""The same for φ, in bytes. Chosen; not tuned."""
+CHOLESKY = 512
+"""Unknowns from which on scipy solves: its Cholesky factorisation takes half the time of numpy's
+general one, but importing it takes 0.1 s. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +80,6 @@ class Metric:
         centred = np.linalg.solve(self.factor, (inputs - self.mean).T).T
         return np.column_stack([centred, np.ones(len(inputs))])
 
-    def relative_error(self, layer: Layer, other: Layer) -> float:
-        """The change of the centred output from `layer` to `other`, relative L2."""
-        if not other.finite:
-            return np.inf
-        rows = self.whiten(layer.incoming)
-        both = np.vstack([rows, self.whiten(other.incoming)])
-        change = np.hstack([layer.outgoing, -other.outgoing])
-        total = norm(rows, layer.outgoing)
-        if total == 0:
-            return 0.0
-        error = norm(both, change) / total
-        if error < CANCELLATION and features_fit(*both.shape):
-            error = float(np.linalg.norm(change @ features(both))) / total
-        return error
-
 
 def kernel(a: FloatArray, b: FloatArray) -> FloatArray:
     """K between whitened rows."""
@@ -136,12 +122,51 @@ def features_fit(count: int, width: int) -> bool:
     return count * width * (width + 1) * 4 <= FEATURE_BYTES
 
 
+def feature_count(width: int) -> int:
+    """How many numbers φ of a row of this width has."""
+    return width * (width + 1) // 2 - 1
+
+
+def summed_features(rows: FloatArray, outgoing: FloatArray) -> FloatArray:
+    """V φ(U): the layer as one vector of features per output."""
+    step = max(1, TILE_BYTES // (8 * feature_count(rows.shape[1]) + 1))
+    total = np.zeros((len(outgoing), feature_count(rows.shape[1])))
+    for at in range(0, len(rows), step):
+        total += outgoing[:, at : at + step] @ features(rows[at : at + step])
+    return total
+
+
+def tiles(count: int) -> Iterator[slice]:
+    """Pieces of at most `TILE` numbers of 0, 1, …, count − 1."""
+    for at in range(0, count, TILE):
+        yield slice(at, min(at + TILE, count))
+
+
+def half_tiles(count: int) -> Iterator[tuple[slice, slice, int]]:
+    """Pairs of tiles that cover half of a symmetric matrix, and how often each counts."""
+    pieces = list(tiles(count))
+    for number, i in enumerate(pieces):
+        for j in pieces[number:]:
+            yield i, j, 1 if i == j else 2
+
+
 def norm(rows: FloatArray, outgoing: FloatArray) -> float:
     """‖V φ(U)‖ from K: the standard deviation of the outputs, over all of them together."""
-    squares = [
-        np.sum(
-            (outgoing @ kernel(rows, rows[at : at + NORM_TILE])) * outgoing[:, at : at + NORM_TILE]
-        )
-        for at in range(0, len(rows), NORM_TILE)
-    ]
-    return float(np.sqrt(max(sum(squares), 0.0)))
+    square = 0.0
+    for i, j, times in half_tiles(len(rows)):
+        weight = outgoing[:, i].T @ outgoing[:, j]
+        square += times * float(np.vdot(weight, kernel(rows[i], rows[j])))
+    return float(np.sqrt(max(square, 0.0)))
+
+
+def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """The solution x of `matrix` x = `right`, for a matrix that is positive up to rounding."""
+    if len(matrix) >= CHOLESKY:
+        from scipy.linalg import cho_factor, cho_solve
+
+        try:
+            factor = cho_factor(matrix, lower=True, check_finite=False)
+            return np.asarray(cho_solve(factor, right, check_finite=False))
+        except np.linalg.LinAlgError:
+            pass
+    return np.asarray(np.linalg.solve(matrix, right))

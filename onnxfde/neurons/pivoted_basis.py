@@ -5,7 +5,7 @@
 Each neuron is the one that contributes most beyond those before it. If the first k are kept and
 their outgoing weights refitted, the error is exactly ‖W L[:, k:]‖, where W has the columns
 V_i / ‖V_i‖ in the same order. It is 0 from the rank of K on: the neurons left out are then linear
-combinations of those kept.
+combinations of those kept. Where φ has fewer numbers than there are neurons, L comes from φ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.neurons.kernels import kernel, kernel_scale
+from onnxfde.neurons.kernels import feature_count, features, kernel, kernel_scale, tiles
 from onnxfde.numbers import Blocks, FloatArray, Indices
 
 
@@ -29,26 +29,52 @@ class PivotedBasis:
     def cut(self, count: int) -> tuple[Indices, Blocks]:
         """The neurons to keep, and the block of each: those most correlated with it."""
         kept = np.sort(self.order[:count])
-        scale = kernel_scale(self.rows)
-        likeness = np.abs(kernel(self.rows, self.rows[kept])) / scale[:, None] / scale[kept]
-        likeness[kept, np.arange(count)] = np.inf
-        home = likeness.argmax(axis=1)
-        blocks = (np.flatnonzero(home == i) for i in range(count))
-        return kept, tuple(tuple(int(j) for j in block) for block in blocks)
+        scale, home = kernel_scale(self.rows), np.empty(len(self.rows), dtype=np.intp)
+        for piece in tiles(len(self.rows)):
+            likeness = np.abs(kernel(self.rows[piece], self.rows[kept])) / scale[kept]
+            home[piece] = likeness.argmax(axis=1)
+        home[kept] = np.arange(count)
+        order = np.argsort(home, kind="stable")
+        blocks = np.split(order, np.flatnonzero(np.diff(home[order])) + 1)
+        return kept, tuple(tuple(block.tolist()) for block in blocks)
 
 
 def pivoted_basis(rows: FloatArray, outgoing: FloatArray) -> PivotedBasis:
     """Order whitened neurons by what each contributes beyond those before it."""
-    from scipy.linalg.lapack import dpstrf
-
     size = np.linalg.norm(outgoing, axis=0)
-    gram = kernel(rows, rows) * size[:, None] * size
-    total = np.trace(gram)
-    factor, pivots, rank, _ = dpstrf(gram / (total or 1.0), lower=1, tol=-1.0)
-    order = pivots.astype(np.intp) - 1
-    factor = np.tril(factor)
-    factor[:, rank:] = 0.0
+    few = feature_count(rows.shape[1]) <= len(rows)
+    order, factor, scale = (factored_features if few else factored_gram)(rows, size)
     direction = outgoing / np.where(size == 0, 1.0, size)
     per_column = ((direction[:, order] @ factor) ** 2).sum(axis=0)
-    tail = np.concatenate([np.cumsum(per_column[::-1])[::-1], [0.0]])
-    return PivotedBasis(order, np.sqrt(tail * total), rows)
+    tail = np.concatenate([np.cumsum(per_column[::-1])[::-1], np.zeros(1)])
+    errors = np.zeros(len(rows) + 1)
+    errors[: len(tail)] = np.sqrt(tail) * scale
+    return PivotedBasis(order, errors, rows)
+
+
+def factored_gram(rows: FloatArray, size: FloatArray) -> tuple[Indices, FloatArray, float]:
+    """The order, L and the square root of the trace of K, by which L is divided."""
+    from scipy.linalg.lapack import dpstrf
+
+    gram = kernel(rows, rows)
+    gram *= size[:, None]
+    gram *= size
+    total = float(np.trace(gram))
+    gram /= total or 1.0
+    factor, pivots, rank, _ = dpstrf(gram.T, lower=1, tol=-1.0, overwrite_a=1)
+    for column in range(1, len(factor)):
+        factor[:column, column] = 0.0
+    factor[:, rank:] = 0.0
+    return pivots.astype(np.intp) - 1, factor, float(np.sqrt(total))
+
+
+def factored_features(rows: FloatArray, size: FloatArray) -> tuple[Indices, FloatArray, float]:
+    """The same from a pivoted QR factorisation of the features: L = Rᵀ, with all digits."""
+    from scipy.linalg import qr
+
+    weighted = features(rows)
+    weighted *= size[:, None]
+    scale = float(np.linalg.norm(weighted)) or 1.0
+    weighted /= scale
+    factor, order = qr(weighted.T, mode="r", pivoting=True, overwrite_a=True, check_finite=False)
+    return order.astype(np.intp), np.asarray(factor).T, scale

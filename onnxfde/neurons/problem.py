@@ -23,20 +23,18 @@ import numpy as np
 from onnxfde.neurons.balance import balanced
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
-from onnxfde.neurons.kernels import Metric, norm
+from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
+from onnxfde.neurons.original import Original
 from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
 from onnxfde.neurons.value_range import kernel_fault, storage_fault
 from onnxfde.numbers import LARGEST, ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
-ROUNDING_DRAWS = 3
-"""How often all weights are perturbed by up to one unit roundoff, to see how far that moves the
-layer; the largest move counts. Chosen; not tuned."""
 ROUNDING_SLACK = 2
-"""The factor on that move within which a layer may be equal up to rounding: the stored weights of
-both layers are rounded, the original's and the new one's."""
+"""A layer may be equal up to rounding within this factor of what rounding all weights once more
+would change: the stored weights of both layers are rounded, the original's and the new one's."""
 ESTIMATE_NOISE = 1e-6
 """Added to ε where errors are estimated from Gram matrices, so that rounding excludes no candidate:
 half of float64's digits (1.5e-8) and a margin for sums over neurons. Chosen; not tuned."""
@@ -72,8 +70,16 @@ class Problem:
 
     def error_of(self, layer: Layer) -> float:
         """The largest error of a layer under any assumption about the inputs."""
-        metrics = (self.metric, *self.other_metrics)
-        return max(metric.relative_error(self.live, layer) for metric in metrics)
+        return max(original.error_of(layer) for original in self._originals)
+
+    @cached_property
+    def _originals(self) -> tuple[Original, ...]:
+        return tuple(Original(self.live, metric) for metric in (self.metric, *self.other_metrics))
+
+    @property
+    def original(self) -> Original:
+        """The live neurons under the first assumption about the inputs."""
+        return self._originals[0]
 
     @property
     def roundoff(self) -> float:
@@ -100,23 +106,23 @@ class Problem:
         """The number that each live neuron has in the layer."""
         return self._canonical[1]
 
-    @cached_property
+    @property
     def rows(self) -> FloatArray:
         """The live neurons, whitened."""
-        return self.metric.whiten(self.live.incoming)
+        return self.original.rows
 
-    @cached_property
+    @property
     def total(self) -> float:
         """The norm of the layer's centred output."""
-        return norm(self.rows, self.live.outgoing)
+        return self.original.total
 
     @cached_property
     def _bounds(self) -> FloatArray:
-        return lower_bounds(self.rows, self.live.outgoing)
+        return lower_bounds(self.rows, self.live.outgoing, self.total)
 
     def lower_bound(self, count: int) -> float | None:
         """The least error that `count` neurons can have; None where there is no bound."""
-        return float(self._bounds[count]) if count < len(self._bounds) else None
+        return float(self._bounds[count]) if count <= self.layer.inputs else None
 
     def fewest(self, eps: float) -> int:
         """No layer with fewer neurons than this is within ε; 0 where there is no bound."""
@@ -125,17 +131,8 @@ class Problem:
     @cached_property
     def noise(self) -> float:
         """The largest relative error that counts as rounding of the weights."""
-        rng = np.random.default_rng(0)
-
-        def rounded(a: FloatArray) -> FloatArray:
-            return a * (1 + self.roundoff * rng.uniform(-1, 1, a.shape))
-
-        live = self.live
-        drawn = [
-            Layer(rounded(live.incoming), rounded(live.outgoing), live.offset, live.activation)
-            for _ in range(ROUNDING_DRAWS)
-        ]
-        return ROUNDING_SLACK * max(map(self.error_of, drawn))
+        errors = (original.rounding_error(self.roundoff) for original in self._originals)
+        return ROUNDING_SLACK * max(errors)
 
     @cached_property
     def _reference(self) -> tuple[FloatArray, FloatArray]:

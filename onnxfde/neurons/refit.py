@@ -15,14 +15,15 @@ from dataclasses import replace
 import numpy as np
 
 from onnxfde.neurons.kernels import (
-    Metric,
     features,
     features_fit,
     kernel,
     kernel_scale,
     mean_square,
+    solve_positive,
 )
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.original import Original
 from onnxfde.numbers import FloatArray
 
 RIDGE = 1e-13
@@ -39,19 +40,15 @@ LEAST_EXACT_OFFSET = 1e-14
 """But by QR no less than this: 45 times float64's machine epsilon. Chosen; not tuned."""
 
 
-def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = None) -> Layer:
-    """`start` with the outgoing weights and the offset that bring it closest to `layer`.
+def refit(original: Original, start: Layer, roundoff: float | None = None) -> Layer:
+    """`start` with the outgoing weights and the offset that bring it closest to the original.
 
     A `roundoff`, that of the stored type, asks for all digits: for neurons that can reproduce the
     layer up to rounding. φ may be too large for that; then Gram matrices have to do.
     """
-    rows, kept = metric.whiten(layer.incoming), metric.whiten(start.incoming)
-    scale = kernel_scale(kept)
-    exact = roundoff is not None and features_fit(2 * len(rows), rows.shape[1])
-    solve = correction if exact else gram_correction
-    outgoing = start.outgoing
-    for _ in range(QR_PASSES if exact else 1):
-        outgoing = outgoing + solve(rows, kept, scale, layer.outgoing, outgoing)
+    layer, rows, kept = original.layer, original.rows, original.metric.whiten(start.incoming)
+    exact = roundoff is not None and features_fit(2 * len(kept) + layer.outputs, rows.shape[1])
+    outgoing = exact_fit(original, start, kept) if exact else gram_fit(original, start, kept)
     least = LEAST_OFFSET
     if roundoff is not None and exact:
         least = max(OFFSET_ROUNDOFFS * roundoff, LEAST_EXACT_OFFSET)
@@ -61,27 +58,37 @@ def refit(layer: Layer, start: Layer, metric: Metric, roundoff: float | None = N
     return replace(start, outgoing=outgoing, offset=layer.offset + change)
 
 
-def correction(
-    rows: FloatArray, kept: FloatArray, scale: FloatArray, outgoing: FloatArray, start: FloatArray
-) -> FloatArray:
-    """The smallest Δ (in normalised features) that fits what `start` leaves of the layer."""
-    basis = features(kept)
-    target = outgoing @ features(rows) - start @ basis
+def exact_fit(original: Original, start: Layer, kept: FloatArray) -> FloatArray:
+    """V₀ + Δ, with the smallest Δ (in normalised features) that fits what V₀ leaves of F."""
+    basis, scale, outgoing = features(kept), kernel_scale(kept), start.outgoing
     design = np.vstack([(basis / scale[:, None]).T, np.sqrt(RIDGE) * np.eye(len(kept))])
-    padded = np.vstack([target.T, np.zeros((len(kept), len(target)))])
     q, r = np.linalg.qr(design)
-    return np.asarray(np.linalg.solve(r, q.T @ padded).T / scale)
+    top = q[: basis.shape[1]]
+    for _ in range(QR_PASSES):
+        left = (original.summed - outgoing @ basis).T
+        outgoing = outgoing + np.linalg.solve(r, top.T @ left).T / scale
+    return np.asarray(outgoing)
 
 
-def gram_correction(
-    rows: FloatArray, kept: FloatArray, scale: FloatArray, outgoing: FloatArray, start: FloatArray
-) -> FloatArray:
-    """The same Δ from Gram matrices: half the digits, and φ need not fit in memory."""
-    gram = ridged_gram(kept, scale)
-    target = (outgoing @ kernel(rows, kept) - start @ kernel(kept, kept)) / scale
-    return np.asarray(np.linalg.solve(gram, target.T).T / scale)
+def gram_fit(original: Original, start: Layer, kept: FloatArray) -> FloatArray:
+    """The same from Gram matrices: half the digits, and φ need not fit in memory."""
+    scale = kernel_scale(kept)
+    gram = normalised_gram(kept, scale)
+    target = original.overlap_with(start.incoming) / scale - (start.outgoing * scale) @ gram
+    gram[np.diag_indices(len(gram))] += RIDGE
+    return start.outgoing + solve_positive(gram, target.T).T / scale
+
+
+def normalised_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
+    """The kernel of whitened rows, with ones on its diagonal."""
+    gram = kernel(rows, rows)
+    gram /= scale[:, None]
+    gram /= scale
+    return gram
 
 
 def ridged_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
     """The normalised kernel of whitened rows plus the ridge, so that it is not singular."""
-    return kernel(rows, rows) / np.outer(scale, scale) + RIDGE * np.eye(len(rows))
+    gram = normalised_gram(rows, scale)
+    gram[np.diag_indices(len(gram))] += RIDGE
+    return gram

@@ -8,9 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnxfde.neurons.completed_square import eigen_neurons
-from onnxfde.neurons.kernels import Metric, features
+from onnxfde.neurons.kernels import Metric, features, norm
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
+from onnxfde.neurons.original import Original
 from onnxfde.neurons.pivoted_basis import pivoted_basis
 from onnxfde.numbers import FloatArray
 from tests.strategies import layers, problem_of
@@ -47,7 +48,7 @@ def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
     metric = Metric.plain(3)
     kept = Layer(incoming[:2], layer.outgoing[:, :2], layer.offset)
     assert problem_of(layer, metric).lower_bound(2) == pytest.approx(
-        metric.relative_error(layer, kept), rel=1e-9
+        Original(layer, metric).error_of(kept), rel=1e-9
     )
     assert problem_of(layer, metric).lower_bound(3) == 0.0
 
@@ -60,6 +61,7 @@ def test_there_is_no_bound_for_more_neurons_than_inputs(layer: Layer, more: int)
 def test_bounds_fall_with_every_neuron_and_start_at_1_without_linear_terms() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(30, 6)), np.zeros(30)])
-    bounds = lower_bounds(rows, rng.normal(size=(3, 30)))
+    outgoing = rng.normal(size=(3, 30))
+    bounds = lower_bounds(rows, outgoing, norm(rows, outgoing))
     assert bounds[0] == pytest.approx(1.0, rel=1e-9)
     assert np.all(np.diff(bounds) <= 0)
