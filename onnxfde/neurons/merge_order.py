@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.kernels import kernel, kernel_diagonal, kernel_scale
+from onnxfde.neurons.kernels import kernel, kernel_diagonal, kernel_scale, normalised
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.progress import Progress
@@ -36,6 +36,8 @@ MOST_TABLED = 16_384
 """Up to this many neurons 1 − ρ² is kept for all pairs: 1 GiB of float32."""
 TABLE_TILE = 512
 """Rows of that table computed at once: 64 MiB of float64 at `MOST_TABLED`. Chosen; not tuned."""
+SORT_KEYS = 16
+"""Keys by which neurons are sorted at first. Chosen; not tuned."""
 COMPACT_BELOW = 0.75
 """Joined neurons are removed from the arrays once at most this share remains. Chosen; not tuned."""
 
@@ -45,15 +47,24 @@ def canonical(layer: Layer) -> tuple[Layer, Indices]:
 
     Also returns the order: which neuron of the layer each of the result is.
     """
-    size = np.abs(layer.incoming).sum(axis=1)
-    exponent = np.frexp(size)[1]
-    incoming = np.ldexp(layer.incoming, -exponent[:, None])
-    if layer.activation.even:
-        first = np.argmax(incoming != 0, axis=1)
-        incoming *= np.sign(incoming[np.arange(layer.neurons), first])[:, None]
+    incoming, exponent = normalised(layer.incoming)
+    if not layer.activation.even:
+        incoming = np.ldexp(layer.incoming, -exponent[:, None])
     outgoing = np.ldexp(layer.outgoing, layer.activation.degree * exponent)
-    order = np.lexsort([*outgoing, *incoming.T])
+    order = sorted_columns([*outgoing, *incoming.T])
     return replace(layer, incoming=incoming, outgoing=outgoing).only(order), order
+
+
+def sorted_columns(keys: list[FloatArray]) -> Indices:
+    """`np.lexsort`, which sorts by every key, where the last few decide for most columns."""
+    order = np.lexsort(keys[-SORT_KEYS:])
+    few = np.stack(keys[-SORT_KEYS:])[:, order]
+    tied = np.append(np.all(few[:, 1:] == few[:, :-1], axis=0), False)
+    starts = np.flatnonzero(tied & ~np.append(False, tied[:-1]))
+    for start, end in zip(starts, np.flatnonzero(~tied & np.append(False, tied[:-1])), strict=True):
+        group = np.sort(order[start : end + 1])
+        order[start : end + 1] = group[np.lexsort([key[group] for key in keys])]
+    return order
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,10 @@ from onnxfde.neurons.kernels import (
     kernel_diagonal,
     mean_square,
     norm,
+    normalised,
+    quick_norm,
     summed_features,
-    tiles,
+    tile_slices,
 )
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray, Indices
@@ -71,7 +73,7 @@ class Original:
             return float(np.linalg.norm(self.summed))
         if "overlap" in self.__dict__:
             return float(np.sqrt(max(float(np.vdot(self.overlap, self.layer.outgoing)), 0.0)))
-        return norm(self.rows, self.layer.outgoing)
+        return quick_norm(self.rows, self.layer.outgoing)
 
     @cached_property
     def overlap(self) -> FloatArray:
@@ -93,22 +95,22 @@ class Original:
         found[:, known] = self.overlap[:, own[known]] * factor[known] ** 2
         new = np.flatnonzero(~known)
         rows = self.metric.whiten(incoming[new])
-        for piece in tiles(len(new)):
+        for piece in tile_slices(len(new)):
             found[:, new[piece]] = self._overlap_with_rows(rows[piece])
         return found
 
     def _overlap_with_rows(self, rows: FloatArray) -> FloatArray:
         parts = (
-            self.layer.outgoing[:, i] @ kernel(self.rows[i], rows) for i in tiles(len(self.rows))
+            self.layer.outgoing[:, i] @ kernel(self.rows[i], rows) for i in tile_slices(len(self.rows))
         )
         return np.asarray(sum(parts))
 
     def own_neurons(self, incoming: FloatArray) -> tuple[Indices, FloatArray]:
-        """Which neuron of the layer each row is a power of two times, or −1; and that factor."""
+        """Which neuron of the layer each row is, times ±2ᵏ, or −1 if none; and 2ᵏ."""
         rows, exponent = normalised(incoming)
         found = np.array([self._keys.get(key, -1) for key in keys(rows)], dtype=np.intp)
         mine, exponents = self._normalised
-        for piece in tiles(len(rows)):
+        for piece in tile_slices(len(rows)):
             same = (rows[piece] == mine[found[piece]]).all(axis=1)
             found[piece] = np.where(same, found[piece], -1)
         return found, np.ldexp(1.0, exponent - exponents[found])
@@ -182,12 +184,6 @@ class Original:
         moved = kernel_diagonal(rows) + 4 * (size - 2 * rows[:, -1] ** 2 * last)
         square = float(np.sum(self.layer.outgoing**2, axis=0) @ moved) / 3
         return roundoff * float(np.sqrt(square)) / self.total if self.total else 0.0
-
-
-def normalised(incoming: FloatArray) -> tuple[FloatArray, Indices]:
-    """Rows times a power of two, so that Σ|u| lies in [½, 1), and the exponents that undo it."""
-    exponent = np.frexp(np.abs(incoming).sum(axis=1))[1]
-    return np.ldexp(incoming, -exponent[:, None]) + 0.0, exponent.astype(np.intp)
 
 
 def keys(rows: FloatArray) -> list[bytes]:

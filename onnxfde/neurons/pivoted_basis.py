@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxfde.neurons.kernels import feature_count, features, kernel, kernel_scale, tiles
+from onnxfde.neurons.kernels import feature_count, features, kernel, kernel_scale, tile_slices
 from onnxfde.numbers import Blocks, FloatArray, Indices
 
 
@@ -30,7 +30,7 @@ class PivotedBasis:
         """The neurons to keep, and the block of each: those most correlated with it."""
         kept = np.sort(self.order[:count])
         scale, home = kernel_scale(self.rows), np.empty(len(self.rows), dtype=np.intp)
-        for piece in tiles(len(self.rows)):
+        for piece in tile_slices(len(self.rows)):
             likeness = np.abs(kernel(self.rows[piece], self.rows[kept])) / scale[kept]
             home[piece] = likeness.argmax(axis=1)
         home[kept] = np.arange(count)

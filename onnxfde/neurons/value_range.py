@@ -24,6 +24,9 @@ the default ε; not tuned."""
 MOST_CHECKED = 2**22
 """Hidden values and outputs that are looked at, 32 MB of float64; in very wide layers these are on
 some of the samples only. Chosen; not tuned."""
+CHECK_PRODUCTS = 2**29
+"""Multiplications for each of the three evaluations on these samples, about 30 ms on one core.
+Chosen; not tuned."""
 LARGEST_SIZE = 2.0**200
 """Sizes of neurons and square roots of sizes of outputs may lie between this and its inverse:
 their fourth powers, summed over neurons, then stay within float64 (2^±1022)."""
@@ -41,7 +44,8 @@ def storage_fault(
     """
     if not layer.finite:
         return f"its weights overflow {dtype.name}"
-    x = x[:: max(1, len(x) * (layer.neurons + layer.outputs) // MOST_CHECKED)]
+    values, products = layer.neurons + layer.outputs, layer.incoming.size + layer.outgoing.size
+    x = x[:: max(1, len(x) * values // MOST_CHECKED, len(x) * products // CHECK_PRODUCTS)]
     found = rounded_outputs(layer, x, dtype, p)
     overflows = np.count_nonzero(~np.isfinite(found).all(axis=1))
     if overflows:
