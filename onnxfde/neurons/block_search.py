@@ -14,20 +14,27 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.kernels import kernel, kernel_scale, mean_square, norm
+from onnxfde.neurons.kernels import mean_square
 from onnxfde.neurons.merge_order import MergeTree, merge_tree
 from onnxfde.neurons.pivoted_basis import PivotedBasis, pivoted_basis
 from onnxfde.neurons.problem import Problem
-from onnxfde.neurons.refit import refit, ridged_gram
+from onnxfde.neurons.refit import refit
+from onnxfde.neurons.tree_curve import TreeCurve
 from onnxfde.numbers import Blocks, FloatArray
 from onnxfde.progress import Progress
 
 NEARLY_MONOTONE = 8
-"""How many counts below the one that bisection finds are tried as well, because the error does not
+"""How many counts below the one that a search finds are tried as well, because the error does not
 fall with every neuron along the merge tree. Chosen; not tuned."""
 FULL_SCAN = 32
-"""If bisection finds a count up to this one, all smaller counts are tried. Chosen because that
+"""If that search finds a count up to this one, all smaller counts are tried. Chosen because that
 takes little time; not tuned."""
+
+ALWAYS_LOSSLESS = 1024
+"""Neurons up to which the fewest without loss are always looked for. Chosen; not tuned."""
+NEARLY_LOSSLESS = 1e-4
+"""In larger layers they are looked for only if the error found is below this: a layer that could do
+without loss with no more neurons would hardly have an error. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +48,26 @@ class BlockSearch:
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
-        best, live = self.lossless, self.problem.live
+        live = self.problem.live
         if eps < self.problem.floor or not live.neurons:
-            return best
-        return self._from_tree(eps, best.layer.neurons if best else live.neurons) or best
+            return self.lossless
+        best = self.lossless if live.neurons <= ALWAYS_LOSSLESS else None
+        found = self._from_tree(eps, best.layer.neurons if best else live.neurons) or best
+        return self._no_more_than_lossless(found)
 
     def at_most(self, count: int) -> Reduced | None:
         """The layer with at most this many neurons; fewer when nothing is lost by it."""
+        if count >= self.problem.live.neurons:
+            return self.lossless
+        return self._no_more_than_lossless(self.candidate(count))
+
+    def _no_more_than_lossless(self, found: Reduced | None) -> Reduced | None:
+        """The lossless layer if it is no larger; it cannot be where the error is not near 0."""
+        if self.problem.live.neurons > ALWAYS_LOSSLESS and found and found.error > NEARLY_LOSSLESS:
+            return found
         lossless = self.lossless
-        if lossless and lossless.layer.neurons <= count:
-            return lossless
-        return self.candidate(count) if count < self.problem.live.neurons else lossless
+        smaller = lossless and (not found or lossless.layer.neurons <= found.layer.neurons)
+        return lossless if smaller else found
 
     def smallest_eps(self) -> float:
         """The smallest ε at which a neuron can go."""
@@ -59,8 +75,10 @@ class BlockSearch:
         return self.candidate(count).error if count > 0 else 0.0
 
     @property
-    def neurons_lossless(self) -> int:
-        """The fewest neurons that are equal up to rounding."""
+    def neurons_lossless(self) -> int | None:
+        """The fewest neurons that are equal up to rounding; None if nothing asked for them."""
+        if self.problem.live.neurons > ALWAYS_LOSSLESS and "lossless" not in self.__dict__:
+            return None
         return self.lossless.layer.neurons if self.lossless else self.problem.layer.neurons
 
     @cached_property
@@ -89,6 +107,11 @@ class BlockSearch:
     def tree(self) -> MergeTree:
         """The order in which neurons are joined."""
         return merge_tree(self.problem.rows, self.problem.live.outgoing, self.progress)
+
+    @cached_property
+    def curve(self) -> TreeCurve:
+        """The errors of its cuts."""
+        return TreeCurve(self.problem.original, self.tree)
 
     @cached_property
     def _basis(self) -> PivotedBasis:
@@ -123,19 +146,38 @@ class BlockSearch:
     def _from_tree(self, eps: float, limit: int) -> Reduced | None:
         """The fewest blocks of the merge tree, below `limit`, that are acceptable.
 
-        The error along the tree is only nearly monotone: bisection finds a count, and those just
+        The error along the tree is only nearly monotone: a search finds a count, and those just
         below it are tried as well, or all of them when they are few. A larger ε can only give a
         smaller result.
         """
         allowed = self.problem.worth_building(eps)
-        tried = range(1, limit)
-        at = bisect.bisect_left(tried, True, key=lambda k: self._tree_error(k) <= allowed)
-        for count in range(at + 1 - NEARLY_MONOTONE if at >= FULL_SCAN else 1, limit):
+        at = self._first_within(allowed, limit)
+        for count in range(at - NEARLY_MONOTONE if at > FULL_SCAN else 1, limit):
             if self._tree_error(count) <= allowed:
                 candidate = self.candidate(count)
                 if self.problem.accepts(candidate, eps):
                     return candidate
         return None
+
+    def _first_within(self, allowed: float, limit: int) -> int:
+        """The count at which the tree's error falls below `allowed`; `limit` if none below does.
+
+        It begins where the costs of all joins add up to that, goes on in steps that double, and
+        then bisects.
+        """
+        joins = int(np.searchsorted(np.cumsum(self.tree.costs), allowed**2, side="right"))
+        at, step = min(self.problem.live.neurons - joins, limit), self.curve.width
+        low, high = 0, limit
+        while high - low > 1:
+            if low < at < high:
+                if self._tree_error(at) <= allowed:
+                    high, at = at, at - step
+                else:
+                    low, at = at, at + step
+                step *= 2
+            else:
+                at, step = (low + high) // 2, 0
+        return high
 
     def candidate(self, count: int) -> Reduced:
         """The quotient by the merge tree's partition into `count` blocks.
@@ -180,23 +222,7 @@ class BlockSearch:
         return outgoing.T
 
     def _tree_error(self, count: int) -> float:
-        """The estimated error of `count` blocks of the tree, remembered for the next ε."""
-        if count not in self._tree_errors:
-            self._tree_errors[count] = self._estimated_tree_error(count)
-        return self._tree_errors[count]
-
-    @cached_property
-    def _tree_errors(self) -> dict[int, float]:
-        return {}
-
-    def _estimated_tree_error(self, count: int) -> float:
-        """From Gram matrices alone: the residual of least squares, or of the projection."""
-        problem = self.problem
-        rows, blocks = self.tree.cut(count)
-        if not self.refitted:
-            change = np.hstack([problem.live.outgoing, -self._projected(rows, blocks)])
-            return norm(np.vstack([problem.rows, rows]), change)
-        scale = kernel_scale(rows)
-        target = problem.live.outgoing @ kernel(problem.rows, rows) / scale
-        explained = np.sum(target * np.linalg.solve(ridged_gram(rows, scale), target.T).T)
-        return float(np.sqrt(max(problem.total**2 - explained, 0.0)))
+        """The error of `count` blocks of the tree, estimated where they are refitted."""
+        if self.refitted:
+            return self.curve.error(count)
+        return self.candidate(count).error * self.problem.total

@@ -16,6 +16,9 @@ import numpy.typing as npt
 from onnxfde.neurons.activations import SQUARE, Activation, Elementwise
 from onnxfde.numbers import FloatArray, cast
 
+MOST_HIDDEN = 2**23
+"""Hidden values that are computed at once, 64 MB. Chosen; not tuned."""
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -60,6 +63,8 @@ class Layer:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """The layer's outputs for rows of inputs."""
+        if len(x) > 1 and len(x) * self.neurons > MOST_HIDDEN:
+            return np.concatenate([self(part) for part in np.array_split(x, 2)])
         hidden = self.activation.value(x @ self.incoming[:, :-1].T + self.incoming[:, -1])
         return np.asarray(hidden @ self.outgoing.T + self.offset)
 

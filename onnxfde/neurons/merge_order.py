@@ -76,6 +76,8 @@ class MergeTree:
 
     nodes: FloatArray
     joins: Indices
+    costs: FloatArray
+    """The cost of each join, or of one below it if that is larger."""
 
     @property
     def neurons(self) -> int:
@@ -120,7 +122,8 @@ def merge_tree(
         if progress is not None:
             progress.at(len(joins), size - 1)
     order = np.argsort(heights[size:], kind="stable")
-    return MergeTree(np.concatenate(nodes), np.array(joins, dtype=np.intp).reshape(-1, 3)[order])
+    made = np.array(joins, dtype=np.intp).reshape(-1, 3)
+    return MergeTree(np.concatenate(nodes), made[order], heights[size:][order])
 
 
 def round_share(left: int, size: int) -> float:

@@ -27,7 +27,7 @@ from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
 from onnxfde.neurons.value_range import kernel_fault, storage_fault
 from onnxfde.numbers import LARGEST, ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
@@ -73,11 +73,13 @@ class Problem:
         return max(original.error_of(layer) for original in self._originals)
 
     @cached_property
-    def _originals(self) -> tuple[Original, ...]:
-        return tuple(Original(self.live, metric) for metric in (self.metric, *self.other_metrics))
+    def _originals(self) -> tuple[OriginalLayer, ...]:
+        return tuple(
+            OriginalLayer(self.live, metric) for metric in (self.metric, *self.other_metrics)
+        )
 
     @property
-    def original(self) -> Original:
+    def original(self) -> OriginalLayer:
         """The live neurons under the first assumption about the inputs."""
         return self._originals[0]
 

@@ -23,7 +23,7 @@ from onnxfde.neurons.kernels import (
     solve_positive,
 )
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.numbers import FloatArray
 
 RIDGE = 1e-13
@@ -40,7 +40,7 @@ LEAST_EXACT_OFFSET = 1e-14
 """But by QR no less than this: 45 times float64's machine epsilon. Chosen; not tuned."""
 
 
-def refit(original: Original, start: Layer, roundoff: float | None = None) -> Layer:
+def refit(original: OriginalLayer, start: Layer, roundoff: float | None = None) -> Layer:
     """`start` with the outgoing weights and the offset that bring it closest to the original.
 
     A `roundoff`, that of the stored type, asks for all digits: for neurons that can reproduce the
@@ -58,7 +58,7 @@ def refit(original: Original, start: Layer, roundoff: float | None = None) -> La
     return replace(start, outgoing=outgoing, offset=layer.offset + change)
 
 
-def exact_fit(original: Original, start: Layer, kept: FloatArray) -> FloatArray:
+def exact_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatArray:
     """V₀ + Δ, with the smallest Δ (in normalised features) that fits what V₀ leaves of F."""
     basis, scale, outgoing = features(kept), kernel_scale(kept), start.outgoing
     design = np.vstack([(basis / scale[:, None]).T, np.sqrt(RIDGE) * np.eye(len(kept))])
@@ -70,7 +70,7 @@ def exact_fit(original: Original, start: Layer, kept: FloatArray) -> FloatArray:
     return np.asarray(outgoing)
 
 
-def gram_fit(original: Original, start: Layer, kept: FloatArray) -> FloatArray:
+def gram_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatArray:
     """The same from Gram matrices: half the digits, and φ need not fit in memory."""
     scale = kernel_scale(kept)
     gram = normalised_gram(kept, scale)

@@ -26,7 +26,7 @@ import numpy as np
 from onnxfde.neurons.intervals import Interval, Uncertified, gamma, square_change
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.refit import refit
 from onnxfde.numbers import ROUNDOFF, FloatArray
 from onnxfde.proof.affine_bounds import OUTWARD, Map, Squares, affine_change, linear
@@ -137,7 +137,7 @@ def fitted_link(old: Squares, first: Map, box: Interval) -> Map:
     layer = Layer(neuron_rows(old[0]), old[1].weight, old[1].bias)
     zero = np.zeros((len(layer.outgoing), len(first.weight)))
     start = Layer(neuron_rows(first), zero, layer.offset)
-    found = refit(Original(layer, metric), start, roundoff=ROUNDOFF["float64"])
+    found = refit(OriginalLayer(layer, metric), start, roundoff=ROUNDOFF["float64"])
     return Map(found.outgoing, found.offset)
 
 

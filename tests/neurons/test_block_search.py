@@ -11,7 +11,7 @@ from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.numbers import FloatArray
 from onnxfde.running.random_inputs import latin_hypercube
 from tests.strategies import layers, problem_of, redundant_layers
@@ -68,7 +68,7 @@ def test_the_error_in_the_metric_is_within_eps_or_nothing_can_go(layer: Layer, e
     change = np.abs(found.layer(x) - layer(x))
     rounding = 16 * ROUNDOFF * layer.magnitude(x)
     assert found.error <= eps or np.all(change <= rounding)
-    measured = Original(layer, blocks.problem.metric).error_of(found.layer)
+    measured = OriginalLayer(layer, blocks.problem.metric).error_of(found.layer)
     assert found.error == pytest.approx(measured, abs=1e-7)
 
 
@@ -183,7 +183,7 @@ def test_merging_beats_dropping_at_the_same_count() -> None:
     assert found is not None
     strongest = np.argsort(-np.linalg.norm(layer.outgoing, axis=0))[:20]
     dropped = Layer(layer.incoming[strongest], layer.outgoing[:, strongest], layer.offset)
-    assert found.error < 0.8 * Original(layer, metric).error_of(dropped)
+    assert found.error < 0.8 * OriginalLayer(layer, metric).error_of(dropped)
 
 
 def test_dead_neurons_go_without_a_refit_too_and_counts_stay_counts() -> None:

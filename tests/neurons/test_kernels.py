@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnxfde.neurons import kernels as metric_module
 from onnxfde.neurons.kernels import Metric, features, kernel, kernel_diagonal
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from tests.strategies import layers
 
 
@@ -62,18 +62,18 @@ def test_the_relative_error_is_that_of_gaussian_inputs() -> None:
     measured = np.linalg.norm(change - change.mean(axis=0)) / np.linalg.norm(
         before - before.mean(axis=0)
     )
-    assert Original(a, Metric.plain(2)).error_of(b) == pytest.approx(measured, rel=0.02)
+    assert OriginalLayer(a, Metric.plain(2)).error_of(b) == pytest.approx(measured, rel=0.02)
 
 
 def test_tiny_errors_are_not_lost_in_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     layer = Layer(rng.normal(size=(4, 3)), rng.normal(size=(2, 4)), np.zeros(2))
     changed = Layer(layer.incoming, layer.outgoing * (1 + 1e-11), layer.offset)
-    assert Original(layer, Metric.plain(2)).error_of(changed) == pytest.approx(1e-11, rel=1e-3)
+    assert OriginalLayer(layer, Metric.plain(2)).error_of(changed) == pytest.approx(1e-11, rel=1e-3)
     monkeypatch.setattr(metric_module, "FEATURE_BYTES", 0)
-    assert Original(layer, Metric.plain(2)).error_of(changed) < 1e-7
+    assert OriginalLayer(layer, Metric.plain(2)).error_of(changed) < 1e-7
 
 
 def test_a_constant_layer_has_no_relative_error() -> None:
     layer = Layer(np.zeros((1, 3)), np.ones((1, 1)), np.zeros(1))
-    assert Original(layer, Metric.plain(2)).error_of(layer) == 0.0
+    assert OriginalLayer(layer, Metric.plain(2)).error_of(layer) == 0.0

@@ -11,7 +11,7 @@ from onnxfde.neurons.completed_square import eigen_neurons
 from onnxfde.neurons.kernels import Metric, features, norm
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.lower_bound import lower_bounds
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.pivoted_basis import pivoted_basis
 from onnxfde.numbers import FloatArray
 from tests.strategies import layers, problem_of
@@ -48,7 +48,7 @@ def test_the_bound_is_reached_when_the_outputs_share_their_axes() -> None:
     metric = Metric.plain(3)
     kept = Layer(incoming[:2], layer.outgoing[:, :2], layer.offset)
     assert problem_of(layer, metric).lower_bound(2) == pytest.approx(
-        Original(layer, metric).error_of(kept), rel=1e-9
+        OriginalLayer(layer, metric).error_of(kept), rel=1e-9
     )
     assert problem_of(layer, metric).lower_bound(3) == 0.0
 

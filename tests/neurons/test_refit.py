@@ -7,7 +7,7 @@ import pytest
 
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.original import Original
+from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.quotients import backward_single
 from onnxfde.neurons.refit import refit
 
@@ -18,8 +18,10 @@ def test_refit_is_never_worse_than_what_it_starts_from(roundoff: float | None) -
     metric = Metric.box(4, 0.0, 1.0)
     layer = Layer(rng.normal(size=(9, 5)), rng.normal(size=(2, 9)), rng.normal(size=2))
     single = backward_single(layer, ((0, 1, 2), (3, 4), (5, 6, 7, 8)))
-    fitted = refit(Original(layer, metric), single, roundoff)
-    assert Original(layer, metric).error_of(fitted) < Original(layer, metric).error_of(single)
+    fitted = refit(OriginalLayer(layer, metric), single, roundoff)
+    assert OriginalLayer(layer, metric).error_of(fitted) < OriginalLayer(layer, metric).error_of(
+        single
+    )
     means = [
         f(rng.normal(size=(200_000, 4)) / np.sqrt(12) + 0.5).mean(axis=0) for f in (layer, fitted)
     ]
@@ -32,7 +34,7 @@ def test_both_ways_to_refit_agree() -> None:
     layer = Layer(rng.normal(size=(9, 5)), rng.normal(size=(2, 9)), rng.normal(size=2))
     start = backward_single(layer, ((0, 1, 2), (3, 4), (5, 6, 7, 8)))
     by_qr, by_gram = (
-        refit(Original(layer, metric), start, roundoff) for roundoff in (2.0**-24, None)
+        refit(OriginalLayer(layer, metric), start, roundoff) for roundoff in (2.0**-24, None)
     )
     np.testing.assert_allclose(by_qr.outgoing, by_gram.outgoing, rtol=1e-8, atol=1e-10)
 
@@ -40,4 +42,4 @@ def test_both_ways_to_refit_agree() -> None:
 def test_refit_of_a_neuron_that_is_zero_stays_finite() -> None:
     layer = Layer(np.ones((2, 3)), np.ones((1, 2)), np.zeros(1))
     start = Layer(np.zeros((1, 3)), np.zeros((1, 1)), np.zeros(1))
-    assert np.isfinite(refit(Original(layer, Metric.plain(2)), start).outgoing).all()
+    assert np.isfinite(refit(OriginalLayer(layer, Metric.plain(2)), start).outgoing).all()

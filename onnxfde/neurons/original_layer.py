@@ -45,7 +45,7 @@ Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
-class Original:
+class OriginalLayer:
     """A layer and the distribution of its inputs."""
 
     layer: Layer
@@ -93,17 +93,16 @@ class Original:
         own, factor = self.own_neurons(incoming)
         known = own >= 0
         found[:, known] = self.overlap[:, own[known]] * factor[known] ** 2
-        new = np.flatnonzero(~known)
-        rows = self.metric.whiten(incoming[new])
-        for piece in tile_slices(len(new)):
-            found[:, new[piece]] = self._overlap_with_rows(rows[piece])
+        found[:, ~known] = self.overlap_with_rows(self.metric.whiten(incoming[~known]))
         return found
 
-    def _overlap_with_rows(self, rows: FloatArray) -> FloatArray:
-        parts = (
-            self.layer.outgoing[:, i] @ kernel(self.rows[i], rows) for i in tile_slices(len(self.rows))
-        )
-        return np.asarray(sum(parts))
+    def overlap_with_rows(self, rows: FloatArray) -> FloatArray:
+        """T of whitened rows."""
+        found = np.zeros((self.layer.outputs, len(rows)))
+        for j in tile_slices(len(rows)):
+            for i in tile_slices(len(self.rows)):
+                found[:, j] += self.layer.outgoing[:, i] @ kernel(self.rows[i], rows[j])
+        return found
 
     def own_neurons(self, incoming: FloatArray) -> tuple[Indices, FloatArray]:
         """Which neuron of the layer each row is, times ±2ᵏ, or −1 if none; and 2ᵏ."""
