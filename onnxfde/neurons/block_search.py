@@ -14,11 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.kernels import mean_square
+from onnxfde.neurons.kernels import kernel_scale, mean_square
 from onnxfde.neurons.merge_order import MergeTree, merge_tree
 from onnxfde.neurons.pivoted_basis import PivotedBasis, pivoted_basis
+from onnxfde.neurons.positive_matrices import LARGE
 from onnxfde.neurons.problem import Problem
-from onnxfde.neurons.refit import refit
+from onnxfde.neurons.refit import refit, ridged_gram
 from onnxfde.neurons.tree_curve import TreeCurve
 from onnxfde.numbers import Blocks, FloatArray
 from onnxfde.progress import Progress
@@ -101,7 +102,7 @@ class BlockSearch:
     def _equal(self) -> Reduced | None:
         if not self.refitted:
             return self._from_tree(0.0, self.problem.live.neurons) or self._without_constants()
-        return self._from_basis()
+        return self._from_basis() if self._dependent() else self._without_constants()
 
     @cached_property
     def tree(self) -> MergeTree:
@@ -116,6 +117,21 @@ class BlockSearch:
     @cached_property
     def _basis(self) -> PivotedBasis:
         return pivoted_basis(self.problem.rows, self.problem.live.outgoing)
+
+    def _dependent(self) -> bool:
+        """Whether the others could replace some neuron up to rounding, where that is quick to see.
+
+        Without neuron i, and refitted, the layer's error is ‖V_i‖ / √[K⁻¹]_ii.
+        """
+        live, original = self.problem.live, self.problem.original
+        if live.neurons >= LARGE or original.few_features:
+            return True
+        if len(np.unique(live.incoming, axis=0)) < live.neurons:
+            return True
+        inverse = np.linalg.inv(ridged_gram(original.rows))
+        alone = np.linalg.norm(live.outgoing, axis=0) * kernel_scale(original.rows)
+        allowed = self.problem.worth_building(0.0)
+        return bool(np.any(alone <= allowed * np.sqrt(np.abs(np.diag(inverse)))))
 
     def _from_basis(self) -> Reduced | None:
         """The shortest prefix of the pivoted basis that is equal up to rounding."""

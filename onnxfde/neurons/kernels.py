@@ -25,6 +25,8 @@ REGULARISATION = 1e-3
 in the samples still count. Taken from prototypes; not tuned."""
 TILE = 1024
 """Rows and columns of K that are computed at once: 8 MB of float64. Chosen; not tuned."""
+CACHED = 2**16
+"""Elements of K that are worked on at once: 512 KB of float64. Chosen; not tuned."""
 TILE_BYTES = 2**25
 """The same for φ, in bytes. Chosen; not tuned."""
 QUICK = 2048
@@ -32,9 +34,6 @@ QUICK = 2048
 MOST_CANCELLED = 0.1
 """The share of Σ ‖V_i‖² K_ii above which float32 is enough for ‖F‖²; where neurons do not cancel
 it is about 1, and its error was 9e-8 in prototypes. Chosen; not tuned."""
-CHOLESKY = 512
-"""Unknowns from which on scipy solves: its Cholesky factorisation takes half the time of numpy's
-general one, but importing it takes 0.1 s. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +94,21 @@ class Metric:
 
 
 def kernel(a: FloatArray, b: FloatArray) -> FloatArray:
-    """K between whitened rows."""
+    """K between whitened rows: 2 w·w′ (w·w′ + 2 b b′), a few rows at a time within the cache."""
     dot = np.asarray(a[:, :-1] @ b[:, :-1].T)
-    other = np.outer(a[:, -1], b[:, -1])
-    other *= 2
-    other += dot
-    dot *= 2
-    dot *= other
+    step = max(1, CACHED // max(len(b), 1))
+    for at in range(0, len(a), step):
+        some = dot[at : at + step]
+        other = np.outer(4 * a[at : at + step, -1], b[:, -1])
+        other += some
+        other += some
+        some *= other
     return dot
+
+
+def unit_rows(rows: FloatArray) -> FloatArray:
+    """Whitened rows scaled to K(u, u) = 1; rows of zeros stay."""
+    return np.asarray(rows / np.sqrt(kernel_scale(rows))[:, None])
 
 
 def kernel_diagonal(a: FloatArray) -> FloatArray:
@@ -198,19 +204,6 @@ def quick_norm(rows: FloatArray, outgoing: FloatArray) -> float:
     if not square > MOST_CANCELLED * terms:
         return norm(rows, outgoing)
     return float(np.sqrt(square)) * largest
-
-
-def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """The solution x of `matrix` x = `right`, for a matrix that is positive up to rounding."""
-    if len(matrix) >= CHOLESKY:
-        from scipy.linalg import cho_factor, cho_solve
-
-        try:
-            factor = cho_factor(matrix, lower=True, check_finite=False)
-            return np.asarray(cho_solve(factor, right, check_finite=False))
-        except np.linalg.LinAlgError:
-            pass
-    return np.asarray(np.linalg.solve(matrix, right))
 
 
 def normalised(incoming: FloatArray) -> tuple[FloatArray, Indices]:

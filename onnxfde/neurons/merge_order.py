@@ -102,6 +102,8 @@ def merge_tree(
 ) -> MergeTree:
     """Join whitened rows, a share of them in each round, until one is left."""
     size = len(rows)
+    if not size:
+        return MergeTree(rows, np.empty((0, 3), dtype=np.intp), np.empty(0))
     candidates = MergeCandidates.of(rows, outgoing)
     nodes: list[FloatArray] = [candidates.rows.copy()]
     joins: list[Indices] = []

@@ -20,10 +20,11 @@ from onnxfde.neurons.kernels import (
     kernel,
     kernel_scale,
     mean_square,
-    solve_positive,
+    unit_rows,
 )
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.original_layer import OriginalLayer
+from onnxfde.neurons.positive_matrices import solve_positive
 from onnxfde.numbers import FloatArray
 
 RIDGE = 1e-13
@@ -73,22 +74,14 @@ def exact_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatA
 def gram_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatArray:
     """The same from Gram matrices: half the digits, and φ need not fit in memory."""
     scale = kernel_scale(kept)
-    gram = normalised_gram(kept, scale)
+    gram = ridged_gram(kept)
     target = original.overlap_with(start.incoming) / scale - (start.outgoing * scale) @ gram
-    gram[np.diag_indices(len(gram))] += RIDGE
     return start.outgoing + solve_positive(gram, target.T).T / scale
 
 
-def normalised_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
-    """The kernel of whitened rows, with ones on its diagonal."""
-    gram = kernel(rows, rows)
-    gram /= scale[:, None]
-    gram /= scale
-    return gram
-
-
-def ridged_gram(rows: FloatArray, scale: FloatArray) -> FloatArray:
-    """The normalised kernel of whitened rows plus the ridge, so that it is not singular."""
-    gram = normalised_gram(rows, scale)
+def ridged_gram(rows: FloatArray) -> FloatArray:
+    """The kernel of whitened rows scaled to norm 1, plus the ridge, so that it is not singular."""
+    units = unit_rows(rows)
+    gram = kernel(units, units)
     gram[np.diag_indices(len(gram))] += RIDGE
     return gram

@@ -50,5 +50,5 @@ def strongest(rows: FloatArray, count: int, objective: Objective) -> FloatArray:
     fit = objective.fit(rows)
     scale = kernel_scale(rows)
     alone = np.sum(fit.outgoing**2, axis=0) * scale**2
-    saliency = alone / np.diag(np.linalg.inv(ridged_gram(rows, scale)))
+    saliency = alone / np.diag(np.linalg.inv(ridged_gram(rows)))
     return np.asarray(rows[np.sort(np.argsort(saliency, kind="stable")[-count:])])

@@ -15,10 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from onnxfde.neurons.kernels import kernel, kernel_scale
+from onnxfde.neurons.kernels import kernel, kernel_scale, unit_rows
 from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.original_layer import OriginalLayer
-from onnxfde.neurons.refit import RIDGE, ridged_gram
+from onnxfde.neurons.positive_matrices import solve_half
+from onnxfde.neurons.refit import ridged_gram
 from onnxfde.numbers import FloatArray, Indices
 
 WINDOWS = 32
@@ -82,7 +83,7 @@ class TreeCurve:
         smallest, largest = self._lifetimes
         chosen = (smallest[window.others] <= count) & (count <= largest[window.others])
         own = np.flatnonzero(chosen)
-        fit = forward_solved(window.schur[np.ix_(own, own)], window.target[own])
+        fit = solve_half(window.schur[np.ix_(own, own)], window.target[own])
         square = self.original.total**2 - window.explained - float(np.vdot(fit, fit))
         return float(np.sqrt(max(square, 0.0)))
 
@@ -93,27 +94,27 @@ class TreeCurve:
         everywhere = (smallest <= low) & (largest >= high)
         some = (smallest <= high) & (largest >= low) & ~everywhere
         common, others = np.flatnonzero(everywhere), np.flatnonzero(some)
-        rows = self.tree.nodes
-        scale = kernel_scale(rows)
-        schur = ridged_gram(rows[others], scale[others])
-        target = self._overlaps(others) / scale[others, None]
+        schur, target = ridged_gram(self._rows[others]), self._overlaps(others)
         if not len(common):
             return Window(0.0, others, schur, target)
-        gram = ridged_gram(rows[common], scale[common])
-        cross = kernel(rows[common], rows[others]) / scale[common, None] / scale[others]
-        fit = forward_solved(gram, np.hstack([cross, self._overlaps(common) / scale[common, None]]))
+        cross = kernel(self._rows[common], self._rows[others])
+        gram = ridged_gram(self._rows[common])
+        fit = solve_half(gram, np.hstack([cross, self._overlaps(common)]))
         mixed, own = fit[:, : len(others)], fit[:, len(others) :]
         schur -= mixed.T @ mixed
         target -= mixed.T @ own
         return Window(float(np.vdot(own, own)), others, schur, target)
 
     @cached_property
+    def _rows(self) -> FloatArray:
+        return unit_rows(self.tree.nodes)
+
+    @cached_property
     def _known(self) -> tuple[FloatArray, FloatArray]:
         """T of the nodes, one row each, and which rows are computed: at first the neurons'."""
         size, outputs = self.tree.neurons, self.original.layer.outputs
         overlaps = np.empty((2 * size - 1, outputs))
-        length = np.linalg.norm(self.original.rows, axis=1)
-        overlaps[:size] = self.original.overlap.T / length[:, None] ** 2
+        overlaps[:size] = self.original.overlap.T / kernel_scale(self.original.rows)[:, None]
         known = np.zeros(2 * size - 1)
         known[:size] = 1.0
         return overlaps, known
@@ -122,20 +123,6 @@ class TreeCurve:
         """T of some nodes, one row each."""
         overlaps, known = self._known
         new = nodes[known[nodes] == 0]
-        overlaps[new] = self.original.overlap_with_rows(self.tree.nodes[new]).T
+        overlaps[new] = self.original.overlap_with_rows(self._rows[new]).T
         known[new] = 1.0
         return overlaps[nodes]
-
-
-def forward_solved(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """L⁻¹ `right` with `matrix` = LLᵀ; a little is added to its diagonal if rounding spoils it."""
-    from scipy.linalg import cholesky, solve_triangular
-
-    more = 0.0
-    while True:
-        try:
-            matrix[np.diag_indices(len(matrix))] += more
-            factor = cholesky(matrix, lower=True, check_finite=False)
-            return np.asarray(solve_triangular(factor, right, lower=True, check_finite=False))
-        except np.linalg.LinAlgError:
-            more = max(10 * more, RIDGE)
