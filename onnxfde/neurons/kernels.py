@@ -82,6 +82,10 @@ class Metric:
         wide = weights @ self.factor if self.spreads is None else weights * self.spreads
         return np.column_stack([wide, weights @ self.mean + incoming[:, -1]])
 
+    def spread_out(self, rows: FloatArray) -> FloatArray:
+        """Rows times Lᵀ."""
+        return np.asarray(rows @ self.factor.T if self.spreads is None else rows * self.spreads)
+
     def unwhiten(self, rows: FloatArray) -> FloatArray:
         """The inverse of `whiten`."""
         weights = np.linalg.solve(self.factor.T, rows[:, :-1].T).T

@@ -137,7 +137,7 @@ class OriginalLayer:
             if error >= CANCELLATION:
                 return error
         rows = self.metric.whiten(incoming)
-        error = norm(rows, change) / self.total
+        error = quick_norm(rows, change) / self.total
         if error < CANCELLATION and features_fit(*rows.shape):
             error = float(np.linalg.norm(summed_features(rows, change))) / self.total
         return error
@@ -172,12 +172,11 @@ class OriginalLayer:
         independent, so their variances add up: K_ii for V_i, and for u_i, with v = (u_i ξ) T,
         ‖∂φ(u_i) v‖² = 4 (|u|²|v|² + (u·v)² − 2 b_u² b_v²).
         """
-        rows, factor, mean = self.rows, self.metric.factor, self.metric.mean
+        rows, mean, factor = self.rows, self.metric.mean, self.metric.factor
         weights = self.layer.incoming**2
         lengths = np.append(np.sum(factor**2, axis=1) + mean**2, 1.0)
-        along = np.column_stack(
-            [rows[:, :-1] @ factor.T + np.outer(rows[:, -1], mean), rows[:, -1]]
-        )
+        along = self.metric.spread_out(rows[:, :-1]) + np.outer(rows[:, -1], mean)
+        along = np.column_stack([along, rows[:, -1]])
         last = weights @ np.append(mean**2, 1.0)
         size = mean_square(rows) * (weights @ lengths) + np.sum(weights * along**2, axis=1)
         moved = kernel_diagonal(rows) + 4 * (size - 2 * rows[:, -1] ** 2 * last)

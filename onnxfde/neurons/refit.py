@@ -74,9 +74,8 @@ def exact_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatA
 def gram_fit(original: OriginalLayer, start: Layer, kept: FloatArray) -> FloatArray:
     """The same from Gram matrices: half the digits, and φ need not fit in memory."""
     scale = kernel_scale(kept)
-    gram = ridged_gram(kept)
-    target = original.overlap_with(start.incoming) / scale - (start.outgoing * scale) @ gram
-    return start.outgoing + solve_positive(gram, target.T).T / scale
+    target = original.overlap_with(start.incoming) / scale + RIDGE * scale * start.outgoing
+    return solve_positive(ridged_gram(kept), target.T).T / scale
 
 
 def ridged_gram(rows: FloatArray) -> FloatArray:

@@ -24,8 +24,8 @@ the default ε; not tuned."""
 MOST_CHECKED = 2**22
 """Hidden values and outputs that are looked at, 32 MB of float64; in very wide layers these are on
 some of the samples only. Chosen; not tuned."""
-CHECK_PRODUCTS = 2**29
-"""Multiplications for each of the three evaluations on these samples, about 30 ms on one core.
+CHECK_PRODUCTS = 2**27
+"""Multiplications for each of the three evaluations on these samples, about 10 ms on one core.
 Chosen; not tuned."""
 LARGEST_SIZE = 2.0**200
 """Sizes of neurons and square roots of sizes of outputs may lie between this and its inverse:
