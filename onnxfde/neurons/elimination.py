@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, per_block
+from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
 from onnxfde.neurons.kernels import kernel
 from onnxfde.neurons.selection import CandidateNeurons, Selection
 from onnxfde.numbers import FloatArray, Indices
@@ -31,8 +31,7 @@ def eliminate(
 ) -> Selection:
     """Drop one after the other until `least` are left.
 
-    The order has those that are left first, as selection orders them, then those that were dropped,
-    the last of them first.
+    Those that are left come first in the order, then those that were dropped, the last of them first.
     """
     kept, inverse = independent(neurons)
     least, size = min(least, len(kept)), len(kept)
@@ -40,12 +39,12 @@ def eliminate(
     dropped: list[Indices] = []
     changes: list[FloatArray] = []
     while size > least:
-        allowed = min(size - least, per_block(size))
+        allowed = min(size - least, steps_per_block(len(kept)))
         diagonal = np.diagonal(inverse)
         free = diagonal > 0
         squares = np.einsum("ij,ij->j", weights, weights)
         gains = np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf)
-        pool, bound = best_pool(gains, allowed)
+        pool, bound = best_pool(gains)
         some = inverse[np.ix_(pool, pool)]
         chosen, change = greedy_steps(some, weights[:, pool], allowed, bound, 0.0, sign=-1)
         gone = pool[chosen]
@@ -59,13 +58,21 @@ def eliminate(
         if progress is not None:
             progress.at(len(neurons.rows) - size, len(neurons.rows) - least)
     left = np.sort(kept[np.diagonal(inverse) > 0])
-    first = neurons.only(left).select(least)
-    later = np.concatenate([first.order[:0], *dropped])[::-1]
+    first = fitted_errors(neurons.only(left))
+    later = np.concatenate([left[:0], *dropped])[::-1]
     fall = np.concatenate([np.zeros(0), *changes])[::-1].cumsum()
-    errors = np.sqrt(np.maximum(first.errors[-1] ** 2 - fall, 0.0))
-    return Selection(
-        np.concatenate([left[first.order], later]), np.concatenate([first.errors, errors])
-    )
+    errors = np.sqrt(np.maximum(first[-1] ** 2 - fall, 0.0))
+    return Selection(np.concatenate([left, later]), np.concatenate([first, errors]))
+
+
+def fitted_errors(neurons: CandidateNeurons) -> FloatArray:
+    """The error of the first k neurons for every k; they must be linearly independent."""
+    from scipy.linalg import solve_triangular
+
+    root = np.linalg.cholesky(kernel(neurons.rows, neurons.rows))
+    explained = solve_triangular(root, neurons.target.T, lower=True, check_finite=False)
+    falls = np.einsum("ij,ij->i", explained, explained, dtype=np.float64).cumsum()
+    return np.sqrt(np.maximum(neurons.total**2 - np.append(0.0, falls), 0.0))
 
 
 def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
@@ -81,10 +88,9 @@ def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
 
 def independent(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
     """Linearly independent neurons, and the inverse of their Gram matrix."""
-    from scipy.linalg.lapack import dpotri, dpstrf
+    from scipy.linalg.lapack import dpstrf, dtrtri
 
     gram = kernel(neurons.rows, neurons.rows)
-    factor, pivots, rank, _ = dpstrf(gram, lower=1, tol=INDEPENDENT_SHARE, overwrite_a=1)
-    inverse, _ = dpotri(factor[:rank, :rank], lower=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    return pivots[:rank].astype(np.intp) - 1, inverse
+    factor, pivots, rank, _ = dpstrf(gram.T, lower=1, tol=INDEPENDENT_SHARE, overwrite_a=1)
+    root, _ = dtrtri(np.tril(factor[:rank, :rank]), lower=1, overwrite_c=1)
+    return pivots[:rank].astype(np.intp) - 1, root.T @ root

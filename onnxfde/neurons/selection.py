@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, per_block
+from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
 from onnxfde.neurons.kernels import features, features_fit, kernel, kernel_scale, norm
 from onnxfde.neurons.remainder import FeatureRemainder, KernelRemainder, Remainder
 from onnxfde.numbers import Array, FloatArray, Indices
@@ -90,8 +90,8 @@ class CandidateNeurons:
         rest = self.remainder(most)
         order, squares = np.empty(0, dtype=np.intp), np.array([self.total**2])
         while len(order) < most and squares[-1] > stop**2:
-            allowed = min(most - len(order), per_block(len(self.rows)))
-            pool, bound = best_pool(rest.gains(), allowed)
+            allowed = min(most - len(order), steps_per_block(len(self.rows)))
+            pool, bound = best_pool(rest.gains())
             gram, target = rest.of_pool(pool)
             chosen, gains = greedy_steps(gram, target, allowed, bound, rest.negligible)
             if not len(chosen):
