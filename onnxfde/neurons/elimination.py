@@ -26,31 +26,22 @@ SHRINK_BELOW = 0.75
 """The inverse is made smaller once at most this share of it is in use. Chosen; not tuned."""
 
 
-def eliminate(
-    neurons: CandidateNeurons, least: int, progress: Progress | None = None
-) -> Selection:
+def eliminate(neurons: CandidateNeurons, least: int, progress: Progress | None = None) -> Selection:
     """Drop one after the other until `least` are left.
 
-    Those that are left come first in the order, then those that were dropped, the last of them first.
+    Those that are left come first in the order, then those that were dropped, the last of them
+    first. Neurons that are combinations of others are not in it.
     """
-    kept, inverse = independent(neurons)
-    least, size = min(least, len(kept)), len(kept)
-    weights = neurons.target[:, kept] @ inverse
+    kept, inverse = inverse_gram(neurons)
+    size = len(kept)
+    weights = np.asarray(neurons.target[:, kept] @ inverse, dtype=np.float64)
     dropped: list[Indices] = []
-    changes: list[FloatArray] = []
+    rises: list[FloatArray] = []
     while size > least:
-        allowed = min(size - least, steps_per_block(len(kept)))
-        diagonal = np.diagonal(inverse)
-        free = diagonal > 0
-        squares = np.einsum("ij,ij->j", weights, weights)
-        gains = np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf)
-        pool, bound = best_pool(gains)
-        some = inverse[np.ix_(pool, pool)]
-        chosen, change = greedy_steps(some, weights[:, pool], allowed, bound, 0.0, sign=-1)
-        gone = pool[chosen]
+        gone, rise = next_to_drop(inverse, weights, min(size - least, steps_per_block(len(kept))))
         drop(inverse, weights, gone)
         dropped.append(kept[gone])
-        changes.append(change)
+        rises.append(rise)
         size -= len(gone)
         if size <= SHRINK_BELOW * len(kept):
             live = np.flatnonzero(np.diagonal(inverse) > 0)
@@ -58,21 +49,22 @@ def eliminate(
         if progress is not None:
             progress.at(len(neurons.rows) - size, len(neurons.rows) - least)
     left = np.sort(kept[np.diagonal(inverse) > 0])
-    first = fitted_errors(neurons.only(left))
-    later = np.concatenate([left[:0], *dropped])[::-1]
-    fall = np.concatenate([np.zeros(0), *changes])[::-1].cumsum()
-    errors = np.sqrt(np.maximum(first[-1] ** 2 - fall, 0.0))
-    return Selection(np.concatenate([left, later]), np.concatenate([first, errors]))
+    first, errors = fit_in_order(neurons.only(left))
+    order = np.concatenate([left[first], *(gone[::-1] for gone in reversed(dropped))])
+    falls = np.concatenate([np.zeros(0), *(rise[::-1] for rise in reversed(rises))]).cumsum()
+    later = np.sqrt(np.maximum(errors[-1] ** 2 - falls, 0.0))
+    return Selection(order, np.concatenate([errors, later]))
 
 
-def fitted_errors(neurons: CandidateNeurons) -> FloatArray:
-    """The error of the first k neurons for every k; they must be linearly independent."""
-    from scipy.linalg import solve_triangular
-
-    root = np.linalg.cholesky(kernel(neurons.rows, neurons.rows))
-    explained = solve_triangular(root, neurons.target.T, lower=True, check_finite=False)
-    falls = np.einsum("ij,ij->i", explained, explained, dtype=np.float64).cumsum()
-    return np.sqrt(np.maximum(neurons.total**2 - np.append(0.0, falls), 0.0))
+def next_to_drop(inverse: FloatArray, weights: FloatArray, most: int) -> tuple[Indices, FloatArray]:
+    """The neurons of least ‖w_r‖² / [G⁻¹]_rr, and by how much error² rises with each."""
+    diagonal = np.diagonal(inverse)
+    free = diagonal > 0
+    squares = np.einsum("ij,ij->j", weights, weights)
+    pool, bound = best_pool(np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf))
+    some = inverse[np.ix_(pool, pool)]
+    chosen, rises = greedy_steps(some, weights[:, pool], most, bound, 0.0, sign=-1)
+    return pool[chosen], rises
 
 
 def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
@@ -86,11 +78,30 @@ def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
     inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
 
 
+def fit_in_order(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
+    """Independent neurons, the most independent first, and the error of the first k for every k."""
+    from scipy.linalg import solve_triangular
+
+    kept, root = independent(neurons)
+    target = neurons.target[:, kept].T.astype(np.float64)
+    explained = solve_triangular(root, target, lower=True, check_finite=False)
+    falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
+    return kept, np.sqrt(np.maximum(neurons.total**2 - falls, 0.0))
+
+
+def inverse_gram(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
+    """Independent neurons, and the inverse of their Gram matrix."""
+    from scipy.linalg.lapack import dtrtri
+
+    kept, root = independent(neurons)
+    inverse_root, _ = dtrtri(root, lower=1)
+    return kept, inverse_root.T @ inverse_root
+
+
 def independent(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
-    """Linearly independent neurons, and the inverse of their Gram matrix."""
-    from scipy.linalg.lapack import dpstrf, dtrtri
+    """Linearly independent neurons, and the Cholesky factor of their Gram matrix."""
+    from scipy.linalg.lapack import dpstrf
 
     gram = kernel(neurons.rows, neurons.rows)
     factor, pivots, rank, _ = dpstrf(gram.T, lower=1, tol=INDEPENDENT_SHARE, overwrite_a=1)
-    root, _ = dtrtri(np.tril(factor[:rank, :rank]), lower=1, overwrite_c=1)
-    return pivots[:rank].astype(np.intp) - 1, root.T @ root
+    return pivots[:rank].astype(np.intp) - 1, np.tril(factor[:rank, :rank])

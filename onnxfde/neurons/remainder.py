@@ -1,11 +1,11 @@
-"""What is left of a layer and of candidate neurons after projecting out some of the candidates.
+"""What is left of a layer F and of candidate neurons after projecting out some of the candidates.
 
-By kernels, for candidates c scaled to K(c, c) = 1: with L = R⁻ᵀ K(chosen, all), RᵀR = K(chosen, chosen),
+By kernels, for candidates c scaled to K(c, c) = 1, with RᵀR = K(chosen, chosen):
 
-    κ = 1 − diag LᵀL,    T = V K(U, all) − (V K(U, chosen) R⁻¹) L.
+    L = R⁻ᵀ K(chosen, all),    κ = 1 − diag LᵀL,    T = V K(U, all) − V K(U, chosen) R⁻¹ L.
 
-Small differences of large numbers: κ is right to 1e-14, errors are right to 1e-7 of ‖F‖. Where φ has
-few entries it is projected itself, and errors are right to the last digits.
+These differences leave half the digits: in float64 errors are right to about 1e-7 of ‖F‖. Where φ
+has few entries, φ itself is projected, and errors are right to the last digits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ tuned."""
 class Remainder(Protocol):
     """What is left, in either form."""
 
-    square: float
-    """‖F‖² without the part that the chosen candidates fit."""
     negligible: float
     """Up to this κ a candidate is a combination of those chosen."""
+
+    @property
+    def square(self) -> float:
+        """‖F‖² without the part that the chosen candidates fit."""
 
     def gains(self) -> FloatArray:
         """By how much each candidate would lower `square`, nearly; −∞ for those chosen."""
@@ -139,7 +141,7 @@ class FeatureRemainder:
         self.left[chosen] = -np.inf
 
     def projected(self, rows: FloatArray) -> FloatArray:
-        """Rows without their part in the basis; the second pass removes the first one's rounding."""
+        """Rows without their part in the basis; the second pass removes rounding of the first."""
         for _ in range(2):
             rows = rows - (rows @ self.basis) @ self.basis.T
         return rows
