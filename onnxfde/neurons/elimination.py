@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxfde.neurons.candidates import CandidateNeurons
 from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
-from onnxfde.neurons.kernels import kernel
-from onnxfde.neurons.selection import CandidateNeurons, Selection
+from onnxfde.neurons.selection import Selection
 from onnxfde.numbers import FloatArray, Indices
 from onnxfde.progress import Progress
 
-INDEPENDENT_SHARE = 1e-11
-"""Only neurons are kept of whose ‖φ‖² at least this share is independent of those before them, so
-that the inverse has some certain digits. Chosen; not tuned."""
 SHRINK_BELOW = 0.75
 """The inverse is made smaller once at most this share of it is in use. Chosen; not tuned."""
 
@@ -49,7 +46,7 @@ def eliminate(neurons: CandidateNeurons, least: int, progress: Progress | None =
         if progress is not None:
             progress.at(len(neurons.rows) - size, len(neurons.rows) - least)
     left = np.sort(kept[np.diagonal(inverse) > 0])
-    first, errors = fit_in_order(neurons.only(left))
+    first, errors = neurons.only(left).fit_in_order()
     order = np.concatenate([left[first], *(gone[::-1] for gone in reversed(dropped))])
     falls = np.concatenate([np.zeros(0), *(rise[::-1] for rise in reversed(rises))]).cumsum()
     later = np.sqrt(np.maximum(errors[-1] ** 2 - falls, 0.0))
@@ -78,30 +75,10 @@ def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
     inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
 
 
-def fit_in_order(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
-    """Independent neurons, the most independent first, and the error of the first k for every k."""
-    from scipy.linalg import solve_triangular
-
-    kept, root = independent(neurons)
-    target = neurons.target[:, kept].T.astype(np.float64)
-    explained = solve_triangular(root, target, lower=True, check_finite=False)
-    falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
-    return kept, np.sqrt(np.maximum(neurons.total**2 - falls, 0.0))
-
-
 def inverse_gram(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
     """Independent neurons, and the inverse of their Gram matrix."""
     from scipy.linalg.lapack import dtrtri
 
-    kept, root = independent(neurons)
+    kept, root = neurons.independent()
     inverse_root, _ = dtrtri(root, lower=1)
     return kept, inverse_root.T @ inverse_root
-
-
-def independent(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
-    """Linearly independent neurons, and the Cholesky factor of their Gram matrix."""
-    from scipy.linalg.lapack import dpstrf
-
-    gram = kernel(neurons.rows, neurons.rows)
-    factor, pivots, rank, _ = dpstrf(gram.T, lower=1, tol=INDEPENDENT_SHARE, overwrite_a=1)
-    return pivots[:rank].astype(np.intp) - 1, np.tril(factor[:rank, :rank])

@@ -15,7 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from onnxfde.neurons.kernels import kernel
+from onnxfde.neurons.candidates import CandidateNeurons
+from onnxfde.neurons.kernels import features, kernel
 from onnxfde.numbers import Array, FloatArray, Indices
 
 LOST = 64
@@ -56,18 +57,26 @@ class KernelRemainder:
     squares: FloatArray
     square: float
     negligible: float
-    count: int = 0
+    count: int
 
     @classmethod
-    def of(cls, rows: FloatArray, target: Array, total: float, most: int) -> KernelRemainder:
+    def of(cls, neurons: CandidateNeurons, most: int) -> KernelRemainder:
         """Everything, with room for `most` candidates."""
-        size, dtype = len(rows), target.dtype
-        squares = np.einsum("ij,ij->j", target, target).astype(np.float64)
-        negligible = LOST * float(np.finfo(dtype).eps)
+        size, target = len(neurons.rows), neurons.target.copy()
+        known = np.empty((0, size)) if neurons.projected is None else neurons.projected
+        factor = np.empty((len(known) + most, size), target.dtype)
+        factor[: len(known)] = known
         return cls(
-            rows, rows.astype(dtype), np.empty((most, size), dtype), target.copy(), np.ones(size),
-            squares, total**2, negligible,
-        )  # fmt: skip
+            neurons.rows,
+            neurons.rows.astype(target.dtype),
+            factor,
+            target,
+            1 - np.einsum("ij,ij->j", known, known, dtype=np.float64),
+            np.einsum("ij,ij->j", target, target, dtype=np.float64),
+            neurons.total**2,
+            LOST * float(np.finfo(target.dtype).eps),
+            len(known),
+        )
 
     def gains(self) -> FloatArray:
         """As far as the type can tell."""
@@ -92,9 +101,9 @@ class KernelRemainder:
         explained = solve_triangular(root, target.T, lower=True, check_finite=False)
         self.factor[self.count : end], self.count = new, end
         self.target -= explained.T.astype(dtype) @ new
-        self.left -= np.einsum("ij,ij->j", new, new)
+        self.left -= np.einsum("ij,ij->j", new, new, dtype=np.float64)
         self.left[chosen] = -np.inf
-        self.squares = np.einsum("ij,ij->j", self.target, self.target).astype(np.float64)
+        self.squares = np.einsum("ij,ij->j", self.target, self.target, dtype=np.float64)
         self.square = max(self.square - float(np.sum(explained**2)), 0.0)
 
 
@@ -102,7 +111,8 @@ class KernelRemainder:
 class FeatureRemainder:
     """By features, one row per candidate."""
 
-    features: FloatArray
+    spread: FloatArray
+    """φ of the candidates."""
     layer: FloatArray
     """What is left of F."""
     basis: FloatArray
@@ -111,9 +121,10 @@ class FeatureRemainder:
     negligible: float = (LOST * float(np.finfo(np.float64).eps)) ** 2
 
     @classmethod
-    def of(cls, features: FloatArray, layer: FloatArray) -> FeatureRemainder:
+    def of(cls, neurons: CandidateNeurons, exact: FloatArray) -> FeatureRemainder:
         """Everything."""
-        return cls(features, layer, np.empty((layer.shape[1], 0)), np.ones(len(features)))
+        size = len(neurons.rows)
+        return cls(features(neurons.rows), exact, np.empty((exact.shape[1], 0)), np.ones(size))
 
     @property
     def square(self) -> float:
@@ -122,22 +133,22 @@ class FeatureRemainder:
 
     def gains(self) -> FloatArray:
         """From what is left of F and candidates' κ, of which the smallest are rounding."""
-        target = self.layer @ self.features.T
+        target = self.layer @ self.spread.T
         squares = np.einsum("ij,ij->j", target, target)
         gains = squares / np.maximum(self.left, np.sqrt(self.negligible))
         return np.where(self.left == -np.inf, -np.inf, gains)
 
     def of_pool(self, pool: Indices) -> tuple[FloatArray, FloatArray]:
         """From projected features."""
-        left = self.projected(self.features[pool])
+        left = self.projected(self.spread[pool])
         return left @ left.T, self.layer @ left.T
 
     def project_out(self, chosen: Indices, gram: FloatArray, target: FloatArray) -> None:
         """Add columns to the basis."""
-        new = np.linalg.qr(self.projected(self.features[chosen]).T)[0]
+        new = np.linalg.qr(self.projected(self.spread[chosen]).T)[0]
         self.basis = np.hstack([self.basis, new])
         self.layer = self.projected(self.layer)
-        self.left = self.left - np.sum((self.features @ new) ** 2, axis=1)
+        self.left = self.left - np.sum((self.spread @ new) ** 2, axis=1)
         self.left[chosen] = -np.inf
 
     def projected(self, rows: FloatArray) -> FloatArray:
