@@ -27,9 +27,9 @@ takes longer than both together."""
 SPAN = 2
 """In larger layers the candidates are the nodes of the cuts from this many times the count down to
 the count over this. Wider spans gain at most 1 % and take longer (benchmarks/engines.md)."""
-SEEN_BY_FLOAT32 = 1e-2
+SEEN_BY_FLOAT32 = 0.03
 """Larger layers are compared in float32, unless the error is less than this share of the layer's
-norm: its square is far above float32's machine epsilon. Chosen; not tuned."""
+norm: its square is 10,000 times float32's machine epsilon. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class TreeChoice:
             return choices[0][1], choices[0][0]  # all others are combinations of these
         kept, errors = compared.only(cut).fit_in_order()
         choices.append((float(errors[-1]), cut[kept]))
-        if self._few or choices[1] < choices[0]:
+        if self._few or choices[1][0] < choices[0][0]:
             both = np.union1d(cut, first)
             left = eliminate(compared.only(both), len(cut), self.progress)
             count = min(len(cut), len(left.order))
