@@ -1,0 +1,117 @@
+"""Candidate neurons for a layer F = V φ(U), compared with it and with each other.
+
+    G = φ(C) φ(C)ᵀ = K(C, C),    T = F φ(C)ᵀ = V K(U, C)
+
+for whitened rows C, scaled to K(c, c) = 1. From these two follows the error of every layer that is
+made of some of the candidates and has its outgoing weights fitted by least squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnxfde.neurons.kernels import features, features_fit, kernel, kernel_scale, norm
+from onnxfde.numbers import Array, FloatArray, Indices
+
+TARGET_TILE = 1024
+"""Candidates whose products with the layer are computed at once: 64 MB for 8,192 neurons. Chosen;
+not tuned."""
+INDEPENDENT_SHARE = 1e-11
+"""A neuron is independent of others if at least this share of its ‖φ‖² is, so that the inverse of
+G has some certain digits. Chosen; not tuned."""
+INDEPENDENT_STEPS = 64
+"""The same in machine epsilons, for smaller types than float64. Chosen; not tuned."""
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateNeurons:
+    """Rows C, and what the layer has in common with them."""
+
+    rows: FloatArray
+    target: Array
+    """T; its type is what selection computes in. float32 sees errors down to 1e-3 of ‖F‖."""
+    total: float
+    """‖F‖."""
+    exact: FloatArray | None = None
+    """F itself, one feature per column, where φ has fewer features than there are candidates."""
+    projected: Array | None = None
+    """The part of G and T that neurons kept in any case account for is left out: G is
+    K(C, C) − PᵀP, with this P."""
+
+    @classmethod
+    def of(
+        cls,
+        candidates: FloatArray,
+        rows: FloatArray,
+        outgoing: FloatArray,
+        total: float | None = None,
+        dtype: npt.DTypeLike = np.float64,
+    ) -> CandidateNeurons:
+        """Compare candidates with a layer, whose norm may be known already."""
+        count, width = candidates.shape
+        scaled = candidates / np.sqrt(kernel_scale(candidates))[:, None]
+        if few_features(max(count, len(rows)), width):
+            exact = outgoing @ features(rows)
+            return cls(scaled, exact @ features(scaled).T, float(np.linalg.norm(exact)), exact)
+        target = np.empty((len(outgoing), count), dtype)
+        u, v = rows.astype(dtype), outgoing.astype(dtype)
+        for at in range(0, count, TARGET_TILE):
+            tile = slice(at, at + TARGET_TILE)
+            target[:, tile] = v @ kernel(u, scaled[tile].astype(dtype))
+        return cls(scaled, target, norm(rows, outgoing) if total is None else total)
+
+    def only(self, some: Indices) -> CandidateNeurons:
+        """Some of the candidates."""
+        projected = None if self.projected is None else self.projected[:, some]
+        return CandidateNeurons(
+            self.rows[some], self.target[:, some], self.total, self.exact, projected
+        )
+
+    def gram(self, dtype: npt.DTypeLike = np.float64) -> Array:
+        """G."""
+        rows = self.rows.astype(dtype)
+        found = kernel(rows, rows)
+        return found if self.projected is None else found - self.projected.T @ self.projected
+
+    def beside(self, kept: CandidateNeurons) -> CandidateNeurons:
+        """What is left of layer and candidates if other neurons are kept in any case."""
+        from scipy.linalg import solve_triangular
+
+        dtype = self.target.dtype
+        some, root = kept.independent(dtype)
+        others = kernel(kept.rows[some].astype(dtype), self.rows.astype(dtype))
+        projected = solve_triangular(root, others, lower=True, check_finite=False)
+        explained = solve_triangular(root, kept.target[:, some].T, lower=True, check_finite=False)
+        square = self.total**2 - np.sum(explained**2, dtype=np.float64)
+        target = self.target - explained.T @ projected
+        return CandidateNeurons(
+            self.rows, target, float(np.sqrt(max(square, 0.0))), None, projected
+        )
+
+    def independent(self, dtype: npt.DTypeLike = np.float64) -> tuple[Indices, Array]:
+        """Linearly independent candidates, most independent first, and L of their G = LLᵀ."""
+        lapack: Any = import_module("scipy.linalg.lapack")
+        (factorise,) = lapack.get_lapack_funcs(("pstrf",), dtype=dtype)
+        least = max(INDEPENDENT_SHARE, INDEPENDENT_STEPS * float(np.finfo(dtype).eps))
+        factor, pivots, rank, _ = factorise(self.gram(dtype).T, lower=1, tol=least, overwrite_a=1)
+        return pivots[:rank].astype(np.intp) - 1, np.tril(factor[:rank, :rank])
+
+    def fit_in_order(self) -> tuple[Indices, FloatArray]:
+        """Independent candidates, and the errors of the first k of them, from ‖F‖ at 0."""
+        from scipy.linalg import solve_triangular
+
+        some, root = self.independent()
+        target = self.target[:, some].T.astype(np.float64)
+        explained = solve_triangular(root, target, lower=True, check_finite=False)
+        falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
+        return some, np.sqrt(np.maximum(self.total**2 - falls, 0.0))
+
+
+def few_features(count: int, width: int) -> bool:
+    """Whether φ of `count` rows fits in memory and has fewer features than there are rows."""
+    return width * (width + 1) // 2 - 1 < count and features_fit(count, width)

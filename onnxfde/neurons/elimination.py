@@ -1,0 +1,84 @@
+"""Which of some neurons to drop: that of least weight goes, one after the other.
+
+A layer F is fitted by neurons with the Gram matrix G and the products T with the layer, by the
+outgoing weights W = T G⁻¹. Without neuron r, and fitted again, error² is larger by exactly
+
+    ‖w_r‖² / [G⁻¹]_rr.
+
+The inverse without the neuron is the Schur complement. So one inverse gives the errors of all
+counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxfde.neurons.candidates import CandidateNeurons
+from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
+from onnxfde.neurons.selection import Selection
+from onnxfde.numbers import FloatArray, Indices
+from onnxfde.progress import Progress
+
+SHRINK_BELOW = 0.75
+"""The inverse is made smaller once at most this share of it is in use. Chosen; not tuned."""
+
+
+def eliminate(neurons: CandidateNeurons, least: int, progress: Progress | None = None) -> Selection:
+    """Drop one after the other until `least` are left.
+
+    Those that are left come first in the order, then those that were dropped, the last of them
+    first. Neurons that are combinations of others are not in it.
+    """
+    kept, inverse = inverse_gram(neurons)
+    size = len(kept)
+    weights = np.asarray(neurons.target[:, kept] @ inverse, dtype=np.float64)
+    dropped: list[Indices] = []
+    rises: list[FloatArray] = []
+    while size > least:
+        gone, rise = next_to_drop(inverse, weights, min(size - least, steps_per_block(len(kept))))
+        drop(inverse, weights, gone)
+        dropped.append(kept[gone])
+        rises.append(rise)
+        size -= len(gone)
+        if size <= SHRINK_BELOW * len(kept):
+            live = np.flatnonzero(np.diagonal(inverse) > 0)
+            kept, inverse, weights = kept[live], inverse[np.ix_(live, live)], weights[:, live]
+        if progress is not None:
+            progress.at(len(neurons.rows) - size, len(neurons.rows) - least)
+    left = np.sort(kept[np.diagonal(inverse) > 0])
+    first, errors = neurons.only(left).fit_in_order()
+    order = np.concatenate([left[first], *(gone[::-1] for gone in reversed(dropped))])
+    falls = np.concatenate([np.zeros(0), *(rise[::-1] for rise in reversed(rises))]).cumsum()
+    later = np.sqrt(np.maximum(errors[-1] ** 2 - falls, 0.0))
+    return Selection(order, np.concatenate([errors, later]))
+
+
+def next_to_drop(inverse: FloatArray, weights: FloatArray, most: int) -> tuple[Indices, FloatArray]:
+    """The neurons of least ‖w_r‖² / [G⁻¹]_rr, and by how much error² rises with each."""
+    diagonal = np.diagonal(inverse)
+    free = diagonal > 0
+    squares = np.einsum("ij,ij->j", weights, weights)
+    pool, bound = best_pool(np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf))
+    some = inverse[np.ix_(pool, pool)]
+    chosen, rises = greedy_steps(some, weights[:, pool], most, bound, 0.0, sign=-1)
+    return pool[chosen], rises
+
+
+def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
+    """Fit the others again; the rows and columns of those that are gone become 0."""
+    from scipy.linalg import solve_triangular
+
+    root = np.linalg.cholesky(inverse[np.ix_(gone, gone)])
+    lines = solve_triangular(root, inverse[gone], lower=True, check_finite=False)
+    weights -= solve_triangular(root, weights[:, gone].T, lower=True, check_finite=False).T @ lines
+    inverse -= lines.T @ lines
+    inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
+
+
+def inverse_gram(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
+    """Independent neurons, and the inverse of their Gram matrix."""
+    from scipy.linalg.lapack import dtrtri
+
+    kept, root = neurons.independent()
+    inverse_root, _ = dtrtri(root, lower=1)
+    return kept, inverse_root.T @ inverse_root
