@@ -8,6 +8,7 @@ import pytest
 import onnxfde
 from onnxfde.demo import demo_model
 from onnxfde.neurons import lower_bound
+from onnxfde.numbers import FloatArray
 from onnxfde.progress import Progress
 from tests.models import build, mlp, twins
 
@@ -43,9 +44,9 @@ def test_the_lower_bounds_of_a_layer_are_computed_once(monkeypatch: pytest.Monke
     calls = []
     honest = lower_bound.lower_bounds
 
-    def counted(*arrays: np.ndarray) -> np.ndarray:
+    def counted(rows: FloatArray, outgoing: FloatArray, total: float) -> FloatArray:
         calls.append(1)
-        return honest(*arrays)
+        return honest(rows, outgoing, total)
 
     monkeypatch.setattr("onnxfde.neurons.problem.lower_bounds", counted)
     onnxfde.optimize(demo_model(), 0.3, input_range=(0, 1))

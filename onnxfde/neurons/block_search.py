@@ -8,20 +8,22 @@ the stored type before it is judged (`problem`).
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.kernels import kernel_scale, mean_square
+from onnxfde.neurons.kernels import kernel, kernel_scale, mean_square, tile_slices, unit_rows
 from onnxfde.neurons.merge_order import MergeTree, merge_tree
 from onnxfde.neurons.pivoted_basis import PivotedBasis, pivoted_basis
 from onnxfde.neurons.positive_matrices import LARGE
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.refit import refit, ridged_gram
+from onnxfde.neurons.tree_choice import TreeChoice
 from onnxfde.neurons.tree_curve import TreeCurve
-from onnxfde.numbers import Blocks, FloatArray
+from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.progress import Progress
 
 NEARLY_MONOTONE = 8
@@ -36,6 +38,12 @@ ALWAYS_LOSSLESS = 1024
 NEARLY_LOSSLESS = 1e-4
 """In larger layers they are looked for only if the error found is below this: a layer that could do
 without loss with no more neurons would hardly have an error. Chosen; not tuned."""
+
+COARSE = 64
+"""In large layers counts are found up to this part of them, 1.6 %. Chosen; not tuned."""
+ROUNDED = 1.01
+"""If rounding makes a layer worse than estimated by more than this factor, the cut of the tree is
+tried as well. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,54 +168,131 @@ class BlockSearch:
         return self._built(incoming, rows, blocks, exact=True)
 
     def _from_tree(self, eps: float, limit: int) -> Reduced | None:
-        """The fewest blocks of the merge tree, below `limit`, that are acceptable.
+        """The fewest nodes of the merge tree, below `limit`, that are acceptable.
 
-        The error along the tree is only nearly monotone: a search finds a count, and those just
-        below it are tried as well, or all of them when they are few. A larger ε can only give a
-        smaller result.
+        The error is only nearly monotone: a search finds a count, and those just below it are
+        tried as well, or all of them when they are few. A larger ε can only give a smaller result.
         """
         allowed = self.problem.worth_building(eps)
-        at = self._first_within(allowed, limit)
-        for count in range(at - NEARLY_MONOTONE if at > FULL_SCAN else 1, limit):
-            if self._tree_error(count) <= allowed:
+        joins = int(np.searchsorted(np.cumsum(self.tree.costs), allowed**2, side="right"))
+        guess = min(self.problem.live.neurons - joins, limit)
+        at = self._first_within(allowed, guess, limit, self._cut_error)
+        if self._chooses(at):
+            at = self._first_within(allowed, at - self.curve.width, at, self._best_error)
+        back = 0 if self._is_large else NEARLY_MONOTONE
+        for count in range(at - back if at > FULL_SCAN else 1, limit):
+            if self._error(count) <= allowed:
                 candidate = self.candidate(count)
                 if self.problem.accepts(candidate, eps):
                     return candidate
         return None
 
-    def _first_within(self, allowed: float, limit: int) -> int:
-        """The count at which the tree's error falls below `allowed`; `limit` if none below does.
+    def _first_within(
+        self, allowed: float, at: int, limit: int, error: Callable[[int], float]
+    ) -> int:
+        """The count at which an error falls below `allowed`; `limit` if none below does.
 
-        It begins where the costs of all joins add up to that, goes on in steps that double, and
-        then bisects.
+        It begins at a guess, goes on in steps that double, and then bisects; in large layers up to
+        some percent.
         """
-        joins = int(np.searchsorted(np.cumsum(self.tree.costs), allowed**2, side="right"))
-        at, step = min(self.problem.live.neurons - joins, limit), self.curve.width
-        low, high = 0, limit
-        while high - low > 1:
-            if low < at < high:
-                if self._tree_error(at) <= allowed:
-                    high, at = at, at - step
-                else:
-                    low, at = at, at + step
-                step *= 2
-            else:
+        low, high, step = 0, limit, self.curve.width
+        while high - low > (1 + high // COARSE if self._is_large else 1):
+            if not low < at < high:
                 at, step = (low + high) // 2, 0
+            if error(at) <= allowed:
+                high, at = at, at - step
+            else:
+                low, at = at, at + step
+            step *= 2
         return high
 
-    def candidate(self, count: int) -> Reduced:
-        """The quotient by the merge tree's partition into `count` blocks.
+    @property
+    def _is_large(self) -> bool:
+        """Whether an error takes so long that not all counts around a good one are tried."""
+        return self.problem.live.neurons > ALWAYS_LOSSLESS
 
-        A block of equal neurons, or of one, keeps their row to the last digit.
+    def _chooses(self, count: int) -> bool:
+        """Whether the best nodes are looked for, and not only those of the cut.
+
+        In large layers not where many neurons are left: there it takes long and gains little.
+        """
+        return self.refitted and (not self._is_large or 2 * count <= self.problem.live.neurons)
+
+    def _error(self, count: int) -> float:
+        return self._best_error(count) if self._chooses(count) else self._cut_error(count)
+
+    def _cut_error(self, count: int) -> float:
+        """The error of a cut of the tree, estimated where it is refitted."""
+        if self.refitted:
+            return self.curve.error(count)
+        return self._from_cut(count).error * self.problem.total
+
+    def _best_error(self, count: int) -> float:
+        return self._best_nodes(count)[1]
+
+    def _best_nodes(self, count: int) -> tuple[Indices, float]:
+        if count not in self._chosen:
+            self._chosen[count] = self._choice.best(count)
+        return self._chosen[count]
+
+    @cached_property
+    def _choice(self) -> TreeChoice:
+        original = self.problem.original
+        return TreeChoice(self.tree, original.rows, original.layer.outgoing, original.total)
+
+    @cached_property
+    def _chosen(self) -> dict[int, tuple[Indices, float]]:
+        return {}
+
+    def candidate(self, count: int) -> Reduced:
+        """The layer made of `count` nodes of the tree: the best ones, or those of its cut.
+
+        Chosen nodes may need larger weights, which round more; then the cut can be better.
         """
         if count not in self._candidates:
-            nodes, blocks = self.tree.cut(count)
-            own, incoming = self.problem.live.incoming, self.problem.metric.unwhiten(nodes)
-            for i, block in enumerate(blocks):
-                if (own[list(block)] == own[block[0]]).all():
-                    incoming[i], nodes[i] = own[block[0]], self.problem.rows[block[0]]
-            self._candidates[count] = self._built(incoming, nodes, blocks)
+            self._candidates[count] = self._new_candidate(count)
         return self._candidates[count]
+
+    def _new_candidate(self, count: int) -> Reduced:
+        if not self._chooses(count):
+            return self._from_cut(count)
+        nodes, estimate = self._best_nodes(count)
+        found = self._from_nodes(nodes, self._homes(nodes))
+        if found.error * self.problem.total <= ROUNDED * estimate:
+            return found
+        return min(found, self._from_cut(count), key=lambda reduced: reduced.error)
+
+    def _from_cut(self, count: int) -> Reduced:
+        """The quotient by the merge tree's partition into `count` blocks."""
+        return self._from_nodes(*self.tree.cut(count))
+
+    def _homes(self, nodes: Indices) -> Blocks:
+        """For each node the neurons that are most like it."""
+        rows = unit_rows(self.tree.nodes[nodes])
+        likest = [
+            np.abs(kernel(self.problem.rows[piece], rows)).argmax(axis=1)
+            for piece in tile_slices(len(self.problem.rows))
+        ]
+        return as_blocks(np.concatenate(likest), len(nodes))
+
+    def _from_nodes(self, nodes: Indices, blocks: Blocks) -> Reduced:
+        """The layer with these nodes as neurons; rows that neurons have keep all their digits."""
+        problem, rows, same = self.problem, self.tree.nodes[nodes], self._same_row[nodes]
+        incoming, kept = problem.metric.unwhiten(rows), same >= 0
+        incoming[kept], rows[kept] = problem.live.incoming[same[kept]], problem.rows[same[kept]]
+        return self._built(incoming, rows, blocks)
+
+    @cached_property
+    def _same_row(self) -> Indices:
+        """For each node a neuron whose row all its members have; −1 if they differ."""
+        tree, incoming = self.tree, self.problem.live.incoming
+        found = np.full(len(tree.nodes), -1)
+        found[: tree.neurons] = np.arange(tree.neurons)
+        for a, b, joined in tree.joins.tolist():
+            first, second = found[a], found[b]
+            if min(first, second) >= 0 and np.array_equal(incoming[first], incoming[second]):
+                found[joined] = min(first, second)
+        return found
 
     @cached_property
     def _candidates(self) -> dict[int, Reduced]:
@@ -237,8 +322,9 @@ class BlockSearch:
         np.add.at(outgoing, home, (live.outgoing * along**2).T)
         return outgoing.T
 
-    def _tree_error(self, count: int) -> float:
-        """The error of `count` blocks of the tree, estimated where they are refitted."""
-        if self.refitted:
-            return self.curve.error(count)
-        return self.candidate(count).error * self.problem.total
+
+def as_blocks(home: Indices, count: int) -> Blocks:
+    """The numbers of those that have each of `count` homes."""
+    order = np.argsort(home, kind="stable")
+    ends = np.searchsorted(home[order], np.arange(1, count))
+    return tuple(tuple(block.tolist()) for block in np.split(order, ends))

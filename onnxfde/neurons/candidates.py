@@ -9,13 +9,12 @@ made of some of the candidates and has its outgoing weights fitted by least squa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from onnxfde.neurons.kernels import features, features_fit, kernel, kernel_scale, norm
+from onnxfde.neurons.positive_matrices import pivoted_factor, solve_lower
 from onnxfde.numbers import Array, FloatArray, Indices
 
 TARGET_TILE = 1024
@@ -80,13 +79,11 @@ class CandidateNeurons:
 
     def beside(self, kept: CandidateNeurons) -> CandidateNeurons:
         """What is left of layer and candidates if other neurons are kept in any case."""
-        from scipy.linalg import solve_triangular
-
         dtype = self.target.dtype
         some, root = kept.independent(dtype)
         others = kernel(kept.rows[some].astype(dtype), self.rows.astype(dtype))
-        projected = solve_triangular(root, others, lower=True, check_finite=False)
-        explained = solve_triangular(root, kept.target[:, some].T, lower=True, check_finite=False)
+        projected = solve_lower(root, others)
+        explained = solve_lower(root, kept.target[:, some].T)
         square = self.total**2 - np.sum(explained**2, dtype=np.float64)
         target = self.target - explained.T @ projected
         return CandidateNeurons(
@@ -95,19 +92,14 @@ class CandidateNeurons:
 
     def independent(self, dtype: npt.DTypeLike = np.float64) -> tuple[Indices, Array]:
         """Linearly independent candidates, most independent first, and L of their G = LLᵀ."""
-        lapack: Any = import_module("scipy.linalg.lapack")
-        (factorise,) = lapack.get_lapack_funcs(("pstrf",), dtype=dtype)
         least = max(INDEPENDENT_SHARE, INDEPENDENT_STEPS * float(np.finfo(dtype).eps))
-        factor, pivots, rank, _ = factorise(self.gram(dtype).T, lower=1, tol=least, overwrite_a=1)
-        return pivots[:rank].astype(np.intp) - 1, np.tril(factor[:rank, :rank])
+        return pivoted_factor(self.gram(dtype), least)
 
     def fit_in_order(self) -> tuple[Indices, FloatArray]:
         """Independent candidates, and the errors of the first k of them, from ‖F‖ at 0."""
-        from scipy.linalg import solve_triangular
-
         some, root = self.independent()
         target = self.target[:, some].T.astype(np.float64)
-        explained = solve_triangular(root, target, lower=True, check_finite=False)
+        explained = solve_lower(root, target)
         falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
         return some, np.sqrt(np.maximum(self.total**2 - falls, 0.0))
 

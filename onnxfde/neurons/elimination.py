@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxfde.neurons.candidates import CandidateNeurons
 from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
+from onnxfde.neurons.positive_matrices import solve_lower
 from onnxfde.neurons.selection import Selection
 from onnxfde.numbers import FloatArray, Indices
 from onnxfde.progress import Progress
@@ -66,19 +67,15 @@ def next_to_drop(inverse: FloatArray, weights: FloatArray, most: int) -> tuple[I
 
 def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
     """Fit the others again; the rows and columns of those that are gone become 0."""
-    from scipy.linalg import solve_triangular
-
     root = np.linalg.cholesky(inverse[np.ix_(gone, gone)])
-    lines = solve_triangular(root, inverse[gone], lower=True, check_finite=False)
-    weights -= solve_triangular(root, weights[:, gone].T, lower=True, check_finite=False).T @ lines
+    lines = solve_lower(root, inverse[gone])
+    weights -= solve_lower(root, weights[:, gone].T).T @ lines
     inverse -= lines.T @ lines
     inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
 
 
 def inverse_gram(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
     """Independent neurons, and the inverse of their Gram matrix."""
-    from scipy.linalg.lapack import dtrtri
-
     kept, root = neurons.independent()
-    inverse_root, _ = dtrtri(root, lower=1)
+    inverse_root = solve_lower(root, np.eye(len(root)))
     return kept, inverse_root.T @ inverse_root

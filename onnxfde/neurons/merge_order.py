@@ -84,14 +84,14 @@ class MergeTree:
         """How many neurons the tree starts from."""
         return len(self.joins) + 1
 
-    def cut(self, count: int) -> tuple[FloatArray, Blocks]:
-        """The rows of `count` blocks and the neurons in each."""
+    def cut(self, count: int) -> tuple[Indices, Blocks]:
+        """The nodes that are `count` blocks, and the neurons in each."""
         size = self.neurons
         members: dict[int, tuple[int, ...]] = {i: (i,) for i in range(size)}
         for a, b, joined in self.joins[: size - count].tolist():
             members[joined] = members.pop(a) + members.pop(b)
         ordered = sorted(members.items(), key=lambda item: min(item[1]))
-        return self.nodes[[node for node, _ in ordered]], tuple(block for _, block in ordered)
+        return np.array([node for node, _ in ordered]), tuple(block for _, block in ordered)
 
 
 def merge_tree(

@@ -6,9 +6,12 @@ whose import takes 0.1 s, is used for large matrices only.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import Array, FloatArray, Indices
 
 LARGE = 512
 """Unknowns from which on scipy is used. Chosen; not tuned."""
@@ -28,12 +31,45 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 def solve_half(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """L⁻¹ `right`, whose squares add up to `right`ᵀ A⁻¹ `right`."""
-    lower = factor(matrix)
+    return solve_lower(factor(matrix), right)
+
+
+def solve_lower(lower: Array, right: Array) -> Array:
+    """L⁻¹ `right`; in large matrices what is above the diagonal of L is not looked at."""
     if len(lower) < LARGE:
         return np.asarray(np.linalg.solve(lower, right))
-    from scipy.linalg.blas import dtrsm
+    from scipy.linalg import solve_triangular
 
-    return np.asarray(dtrsm(1.0, lower, right, lower=1))
+    return np.asarray(solve_triangular(lower, right, lower=True, check_finite=False))
+
+
+def pivoted_factor(matrix: Array, least: float) -> tuple[Indices, Array]:
+    """Rows that are independent of those before them, the most independent first, and their L.
+
+    It ends where at most `least` of every diagonal element is left.
+    """
+    if len(matrix) < LARGE:
+        return pivoted_steps(matrix, least)
+    lapack: Any = import_module("scipy.linalg.lapack")
+    (factorise,) = lapack.get_lapack_funcs(("pstrf",), dtype=matrix.dtype)
+    found, pivots, rank, _ = factorise(matrix.T, lower=1, tol=least, overwrite_a=1)
+    return pivots[:rank].astype(np.intp) - 1, np.tril(found[:rank, :rank])
+
+
+def pivoted_steps(matrix: Array, least: float) -> tuple[Indices, Array]:
+    """The same column by column."""
+    lower, left = np.zeros_like(matrix), np.diag(matrix).copy()
+    order: list[int] = []
+    for column in range(len(matrix)):
+        r = int(np.argmax(left))
+        if not left[r] > least:
+            break
+        line = (matrix[r] - lower[:, :column] @ lower[r, :column]) / np.sqrt(left[r])
+        lower[:, column] = line
+        left -= line * line
+        left[r] = -np.inf
+        order.append(r)
+    return np.array(order, dtype=np.intp), np.tril(lower[order, : len(order)])
 
 
 def factor(matrix: FloatArray) -> FloatArray:

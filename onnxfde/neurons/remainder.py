@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxfde.neurons.candidates import CandidateNeurons
 from onnxfde.neurons.kernels import features, kernel
+from onnxfde.neurons.positive_matrices import solve_lower
 from onnxfde.numbers import Array, FloatArray, Indices
 
 LOST = 64
@@ -91,14 +92,12 @@ class KernelRemainder:
 
     def project_out(self, chosen: Indices, gram: FloatArray, target: FloatArray) -> None:
         """Add rows to L."""
-        from scipy.linalg import solve_triangular
-
         end, dtype = self.count + len(chosen), self.factor.dtype
         known, root = self.factor[: self.count], np.linalg.cholesky(gram)
         new = kernel(self.rows_cast[chosen], self.rows_cast)
         new -= known[:, chosen].T @ known
-        new = solve_triangular(root.astype(dtype), new, lower=True, check_finite=False)
-        explained = solve_triangular(root, target.T, lower=True, check_finite=False)
+        new = solve_lower(root.astype(dtype), new)
+        explained = solve_lower(root, target.T)
         self.factor[self.count : end], self.count = new, end
         self.target -= explained.T.astype(dtype) @ new
         self.left -= np.einsum("ij,ij->j", new, new, dtype=np.float64)

@@ -29,8 +29,8 @@ Ten restarts beside the first two worked in prototypes; the rest is chosen, not 
 def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list[FloatArray]:
     """Starts with `count` neurons each: blocks, strongest, then importance and random in turns."""
     rows, tree = blocks.problem.rows, blocks.tree
-    twice, _ = tree.cut(min(2 * count, tree.neurons))
-    found = [tree.cut(count)[0], strongest(twice, count, objective)]
+    once, twice = (tree.nodes[tree.cut(many)[0]] for many in (count, min(2 * count, tree.neurons)))
+    found = [once, strongest(twice, count, objective)]
     unknowns = count * rows.shape[1]
     most = next((many for limit, many in STARTS if unknowns <= limit), FEW_STARTS)
     rng = np.random.default_rng((blocks.problem.seed, count))

@@ -62,7 +62,7 @@ def test_many_joins_at_once_are_close_to_one_at_a_time(seed: int) -> None:
     for count in (20, 15, 10):
         left = []
         for tree in (together, single):
-            basis = features(tree.cut(count)[0])
+            basis = features(tree.nodes[tree.cut(count)[0]])
             fit = np.linalg.lstsq(basis.T, target.T, rcond=None)[0]
             left.append(np.linalg.norm(target.T - basis.T @ fit))
         assert left[0] <= 1.25 * left[1]
