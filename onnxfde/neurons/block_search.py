@@ -93,7 +93,7 @@ class BlockSearch:
             again = replace(self, problem=replace(problem, layer=found.layer))._equal()
             if again is None or not again.layer.neurons or not problem.accepts(again, 0.0):
                 break
-            found = joined(problem, found, again)
+            found = made_of_all(problem, found, again)
         return found
 
     def _equal(self) -> Reduced | None:
@@ -127,10 +127,10 @@ class BlockSearch:
 
     def _of_all(self, found: Reduced) -> Reduced:
         """What was made of the lossless layer, as made of all neurons."""
-        return joined(self.problem, self.lossless, found) if self.lossless else found
+        return made_of_all(self.problem, self.lossless, found) if self.lossless else found
 
 
-def joined(problem: Problem, first: Reduced, second: Reduced) -> Reduced:
+def made_of_all(problem: Problem, first: Reduced, second: Reduced) -> Reduced:
     """What was made of `first`, which was made of the problem's layer, as made of that layer."""
     blocks = tuple(
         tuple(sorted(i for b in block for i in first.blocks[b])) for block in second.blocks
