@@ -64,6 +64,11 @@ class CandidateNeurons:
             target[:, tile] = v @ kernel(u, scaled[tile].astype(dtype))
         return cls(scaled, target, norm(rows, outgoing) if total is None else total)
 
+    @property
+    def kept(self) -> int:
+        """How many neurons are kept in any case."""
+        return 0 if self.projected is None else len(self.projected)
+
     def only(self, some: Indices) -> CandidateNeurons:
         """Some of the candidates."""
         projected = None if self.projected is None else self.projected[:, some]

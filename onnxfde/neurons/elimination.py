@@ -59,7 +59,7 @@ def next_to_drop(inverse: FloatArray, weights: FloatArray, most: int) -> tuple[I
     diagonal = np.diagonal(inverse)
     free = diagonal > 0
     squares = np.einsum("ij,ij->j", weights, weights)
-    pool, bound = best_pool(np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf))
+    pool, bound = best_pool(np.where(free, -squares / np.where(free, diagonal, 1.0), -np.inf), most)
     some = inverse[np.ix_(pool, pool)]
     chosen, rises = greedy_steps(some, weights[:, pool], most, bound, 0.0, sign=-1)
     return pool[chosen], rises

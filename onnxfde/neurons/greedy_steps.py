@@ -16,7 +16,8 @@ import numpy as np
 from onnxfde.numbers import FloatArray, Indices
 
 FEW_CANDIDATES = 1024
-"""Up to so many candidates all of them follow after every step, which takes little time then."""
+"""Up to so many candidates all of them follow after every step, which takes little time then,
+unless more neurons than this are kept in any case. Chosen; not tuned."""
 STEPS = 64
 """The most steps in a block, where there are more."""
 POOL = 128
@@ -32,9 +33,9 @@ def steps_per_block(candidates: int) -> int:
     return 1 if candidates <= FEW_CANDIDATES else STEPS
 
 
-def best_pool(gains: FloatArray) -> tuple[Indices, float]:
+def best_pool(gains: FloatArray, steps: int) -> tuple[Indices, float]:
     """The candidates of largest gain, best first, and the largest gain outside of these."""
-    size = 1 if len(gains) <= FEW_CANDIDATES else POOL
+    size = 1 if steps == 1 else POOL
     ranked = np.argsort(-gains, kind="stable")[: size + 1]
     bound = float(gains[ranked[size]]) if len(ranked) > size else -np.inf
     return ranked[:size], bound

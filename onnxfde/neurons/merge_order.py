@@ -163,32 +163,33 @@ class MergeCandidates:
         if len(rows) <= MOST_TABLED:
             made.table = np.empty((len(rows), len(rows)), dtype=np.float32)
             for some in tiles(everyone):
-                made.table[some] = made.unlikeness(some)
+                later = slice(some[0], None)
+                made.table[some, later] = made.unlikeness(some, later)
+                made.table[later, some[0] : some[-1] + 1] = made.table[some, later].T
         made.find_partners(everyone)
         return made
 
-    def unlikeness(self, some: Indices) -> FloatArray:
-        """1 − ρ² between some neurons and all."""
-        found = kernel(self.rows[some], self.rows)
+    def unlikeness(self, some: Indices, others: slice = slice(None)) -> FloatArray:
+        """1 − ρ² between some neurons and all, or a part of them."""
+        found = kernel(self.rows[some], self.rows[others])
         found /= self.scale[some, None]
-        found /= self.scale
+        found /= self.scale[others]
         np.subtract(1, np.square(found, out=found), out=found)
         return np.maximum(found, 0.0, out=found)
 
-    def stronger(self, some: Indices) -> npt.NDArray[np.bool_]:
-        """Whether each of some neurons is stronger than each of all; ties go to the later one."""
-        mine = self.contribution[some, None]
-        tied = (mine == self.contribution) & (some[:, None] > np.arange(len(self.rows)))
-        return np.asarray((mine > self.contribution) | tied)
+    def ranks(self) -> npt.NDArray[np.int32]:
+        """The place of each neuron by strength, ties in order; −1 for one that was joined."""
+        places = np.empty(len(self.rows), dtype=np.int32)
+        places[np.argsort(self.contribution, kind="stable")] = np.arange(len(self.rows))
+        places[self.contribution < 0] = -1
+        return places
 
     def find_partners(self, some: Indices) -> None:
         """Find the partners of some neurons again."""
+        ranks = self.ranks()
         for tile in tiles(some):
             unlike = self.unlikeness(tile) if self.table is None else self.table[tile]
-            excluded = self.stronger(tile)
-            excluded[np.arange(len(tile)), tile] = True
-            excluded[:, self.contribution < 0] = True
-            unlike = np.where(excluded, np.inf, unlike)
+            np.putmask(unlike, ranks[tile, None] >= ranks, np.inf)
             self.partner[tile] = unlike.argmin(axis=1)
             self.unlike[tile] = unlike[np.arange(len(tile)), self.partner[tile]]
 
@@ -220,12 +221,13 @@ class MergeCandidates:
         self.contribution[gone] = -1.0
         changed = np.zeros(len(self.rows), dtype=bool)
         changed[kept] = changed[gone] = True
+        ranks = self.ranks()
         for tile in tiles(kept):
             fresh = self.unlikeness(tile)
             if self.table is not None:
                 self.table[tile] = fresh
                 self.table[:, tile] = fresh.T
-            fresh[~self.stronger(tile)] = np.inf
+            np.putmask(fresh, ranks[tile, None] <= ranks, np.inf)
             best = fresh.argmin(axis=0)
             nearest = fresh[best, np.arange(len(self.rows))]
             better = (nearest < self.unlike) & ~changed
@@ -245,7 +247,11 @@ class MergeCandidates:
         for name in ("rows", "weights", "scale", "contribution", "unlike"):
             setattr(self, name, getattr(self, name)[left])
         if self.table is not None:
-            self.table = self.table[np.ix_(left, left)]
+            table = np.empty((len(left), len(left)), dtype=np.float32)
+            for start in range(0, len(left), TABLE_TILE):
+                some = slice(start, start + TABLE_TILE)
+                np.take(self.table[left[some]], left, axis=1, out=table[some], mode="clip")
+            self.table = table
         return left
 
 

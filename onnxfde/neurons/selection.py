@@ -42,10 +42,11 @@ def select(
     most = min(most, len(neurons.rows))
     rest = remainder_of(neurons, most)
     order, squares = np.empty(0, dtype=np.intp), np.array([neurons.total**2])
+    steps = steps_per_block(max(len(neurons.rows), neurons.kept))
     while len(order) < most and squares[-1] > stop**2:
-        pool, bound = best_pool(rest.gains())
+        pool, bound = best_pool(rest.gains(), steps)
         gram, target = rest.of_pool(pool)
-        allowed = min(most - len(order), steps_per_block(len(neurons.rows)))
+        allowed = min(most - len(order), steps)
         chosen, gains = greedy_steps(gram, target, allowed, bound, rest.negligible)
         if not len(chosen):
             break
