@@ -8,7 +8,6 @@ best, but not where nodes are nearly dependent (benchmarks/engines.md).
 
 from __future__ import annotations
 
-import bisect
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -44,26 +43,6 @@ class TreeChoice:
     total: float
     """The norm of the layer."""
     progress: Progress = field(default_factory=Progress)
-
-    def fewest(self, allowed: float, limit: int) -> tuple[Indices, float] | None:
-        """The fewest nodes found with at most this error, and their error; None above `limit`.
-
-        In a large layer these are the first that selection adds to nodes which it takes for
-        certain.
-        """
-        if self._few:
-            counts = range(1, limit + 1)
-            at = bisect.bisect_left(counts, True, key=lambda k: self.best(k)[1] <= allowed)
-            return self.best(counts[at]) if at < limit else None
-        near, certain = nodes_near(self.tree, limit)
-        added = self._compared_near(near, certain, limit, allowed)[1]
-        chosen = np.sort(np.concatenate([certain, near[added.order]]))
-        if added.errors[-1] <= allowed and len(chosen):
-            even_fewer = len(added.order) == 0 and len(certain) < limit
-            found = self.fewest(allowed, len(certain)) if even_fewer else None
-            return found or (chosen, float(added.errors[-1]))
-        found = self.best(limit if len(chosen) else 1)
-        return found if found[1] <= allowed else None
 
     def best(self, count: int) -> tuple[Indices, float]:
         """The numbers of at most `count` nodes, and the error of the layer built from them."""
@@ -119,7 +98,7 @@ class TreeChoice:
         return select(self._compared, self.tree.neurons, progress=self.progress)
 
     def _compared_near(
-        self, near: Indices, certain: Indices, count: int, stop: float = 0.0
+        self, near: Indices, certain: Indices, count: int
     ) -> tuple[CandidateNeurons, Selection]:
         """Candidates beside those that are certain, and the order in which they are added."""
         for dtype in (np.float32, np.float64):
@@ -130,7 +109,7 @@ class TreeChoice:
                 for some in (near, certain)
             )
             compared = compared.beside(given)
-            added = select(compared, count - len(certain), stop, self.progress)
+            added = select(compared, count - len(certain), progress=self.progress)
             if added.errors[-1] >= SEEN_BY_FLOAT32 * self.total:
                 break
         return compared, added

@@ -131,21 +131,12 @@ class TreeSearch:
         return self._from_cut(count).error * self.problem.total
 
     def _best_error(self, count: int) -> float:
-        return self._best_nodes(count)[1]
-
-    def _best_nodes(self, count: int) -> tuple[Indices, float]:
-        if count not in self._chosen:
-            self._chosen[count] = self._choice.best(count)
-        return self._chosen[count]
+        return self._choice.best(count)[1]
 
     @cached_property
     def _choice(self) -> TreeChoice:
         original = self.problem.original
         return TreeChoice(self.tree, original.rows, original.layer.outgoing, original.total)
-
-    @cached_property
-    def _chosen(self) -> dict[int, tuple[Indices, float]]:
-        return {}
 
     def candidate(self, count: int) -> Reduced:
         """The layer made of `count` nodes of the tree: the best ones, or those of its cut.
@@ -159,7 +150,7 @@ class TreeSearch:
     def _new_candidate(self, count: int) -> Reduced:
         if not self._chooses(count):
             return self._from_cut(count)
-        nodes, estimate = self._best_nodes(count)
+        nodes, estimate = self._choice.best(count)
         found = self._from_nodes(nodes, self._homes(nodes))
         if found.error * self.problem.total <= ROUNDED * estimate:
             return found

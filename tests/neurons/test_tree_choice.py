@@ -48,32 +48,6 @@ def test_it_is_better_than_the_cut_of_a_random_layer(
         assert choice.best(count)[1] <= 0.98 * cut_error
 
 
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
-@pytest.mark.parametrize("large", [False, True])
-def test_the_fewest_nodes_within_an_error_are_no_more_than_the_cut_needs(
-    large: bool, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, outgoing = random_rows(100, 14)
-    if large:
-        monkeypatch.setattr(tree_choice, "FEW_TO_CHOOSE_FROM", 0)
-    tree, total = merge_tree(rows, outgoing), norm(rows, outgoing)
-    allowed = share * total
-    errors = (least_squares_error(tree.cut(k)[0], rows, outgoing) for k in range(1, 101))
-    limit = next(count for count, error in enumerate(errors, 1) if error <= allowed)
-    choice = TreeChoice(tree, rows, outgoing, total)
-    found = choice.fewest(allowed, limit)
-    assert found is not None
-    nodes, error = found
-    assert len(nodes) <= limit
-    true_error = least_squares_error(tree.nodes[nodes], rows, outgoing)
-    assert error == pytest.approx(true_error, rel=1e-3, abs=1e-5 * total)
-    assert true_error <= 1.001 * allowed
-    assert choice.fewest(allowed, limit // 2) is None
-    one = choice.fewest(2 * total, 100)
-    assert one is not None
-    assert len(one[0]) == 1
-
-
 def test_the_nodes_of_a_cut_are_its_blocks() -> None:
     tree = merge_tree(*random_rows(30, 5))
     for count in (30, 17, 1):
