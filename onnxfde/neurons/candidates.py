@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.kernels import features, features_fit, kernel, kernel_scale, norm
+from onnxfde.neurons.kernels import (
+    feature_count,
+    features,
+    features_fit,
+    kernel,
+    norm,
+    summed_features,
+    unit_rows,
+)
 from onnxfde.neurons.positive_matrices import pivoted_factor, solve_lower
 from onnxfde.numbers import Array, FloatArray, Indices
 
@@ -53,9 +61,9 @@ class CandidateNeurons:
     ) -> CandidateNeurons:
         """Compare candidates with a layer, whose norm may be known already."""
         count, width = candidates.shape
-        scaled = candidates / np.sqrt(kernel_scale(candidates))[:, None]
+        scaled = unit_rows(candidates)
         if few_features(max(count, len(rows)), width):
-            exact = outgoing @ features(rows)
+            exact = summed_features(rows, outgoing)
             return cls(scaled, exact @ features(scaled).T, float(np.linalg.norm(exact)), exact)
         target = np.empty((len(outgoing), count), dtype)
         u, v = rows.astype(dtype), outgoing.astype(dtype)
@@ -111,4 +119,4 @@ class CandidateNeurons:
 
 def few_features(count: int, width: int) -> bool:
     """Whether φ of `count` rows fits in memory and has fewer features than there are rows."""
-    return width * (width + 1) // 2 - 1 < count and features_fit(count, width)
+    return feature_count(width) < count and features_fit(count, width)
