@@ -3,7 +3,8 @@
 `python -m benchmarks.speed --before CHECKOUT` runs `python -m onnxfde` of an older checkout and of
 this one in turns, on models made into `benchmarks/.cache/speed`, and judges the lines of the table
 in `common/speed_rows.py`. `--only NAME …` measures single lines, `--page` writes the page from what
-was measured before, `--threads N` limits the linear algebra. What the old code cannot do in a
+was measured before, `--threads N` limits the linear algebra; with one thread, all times are CPU
+time, which other work on the machine hardly disturbs. What the old code cannot do in a
 sensible time or memory is quoted, unless `--before-all` is given.
 """
 
@@ -51,11 +52,11 @@ class Bench:
     after_limit: float = AFTER_LIMIT
 
     def unit(self, row: Row) -> float:
-        """One product W Wᵀ: wall time, or CPU time on one thread if the row is about CPU time."""
+        """One product W Wᵀ: wall time, or CPU time if that of a single thread counts."""
         inputs, neurons, _ = row.shape.split("-")
         threads = self.threads if row.in_units else 1
         words = ("benchmarks.common.gram_unit", neurons, inputs)
-        return float(run_apart(*words, threads=threads)["wall" if row.in_units else "cpu"])
+        return float(run_apart(*words, threads=threads)["cpu" if threads == 1 else "wall"])
 
     def sides(self, row: Row) -> list[str]:
         """Which commands are run."""
@@ -81,12 +82,27 @@ class Bench:
                 for side, done in runs.items():
                     done.append(self.run(row, side, model))
             units.append(self.unit(row))
-            noisy = is_noisy(units)
-            found = {side: summary(row, done, units, noisy) for side, done in runs.items()}
+            found = {side: self.summary(row, done, units) for side, done in runs.items()}
             print(row.name, f"attempt {attempt}", found, file=sys.stderr)
-            if not noisy:
+            if not is_noisy(units):
                 break
         return found
+
+    def summary(self, row: Row, runs: list[Figures], units: list[float]) -> Figures:
+        """Medians over all runs of one side.
+
+        With one thread, time that the processor spent on other work does not count.
+        """
+        failed = next((run["failed"] for run in runs if "failed" in run), None)
+        keys = [key for key, value in runs[0].items() if isinstance(value, int | float)]
+        found: Figures = {
+            key: statistics.median([run[key] for run in runs if key in run]) for key in keys
+        }
+        found |= {"unit": statistics.mean(units), "noisy": is_noisy(units)}
+        if row.in_units and "phase" in found:
+            found["phase"] *= min(1.0, found["cpu"] / found["wall"]) if self.threads == 1 else 1.0
+            found["u"] = found["phase"] / found["unit"] / row.layers
+        return found | ({"failed": failed} if failed else {})
 
     def run(self, row: Row, side: str, model: Path | None) -> Figures:
         """One run of one side."""
@@ -152,19 +168,6 @@ def figures(done: MeasuredCommand, report: Path, model: Path | None) -> Figures:
         if told["refused"] and not layers:
             found["failed"] = f"left alone: {told['refused'][0]['reason']}"
     return found
-
-
-def summary(row: Row, runs: list[Figures], units: list[float], noisy: bool) -> Figures:
-    """Medians over all runs of one side."""
-    failed = next((run["failed"] for run in runs if "failed" in run), None)
-    keys = [key for key, value in runs[0].items() if isinstance(value, int | float)]
-    found: Figures = {
-        key: statistics.median([run[key] for run in runs if key in run]) for key in keys
-    }
-    found |= {"unit": statistics.mean(units), "noisy": noisy}
-    if row.in_units and "phase" in found:
-        found["u"] = found["phase"] / found["unit"] / row.layers
-    return found | ({"failed": failed} if failed else {})
 
 
 def is_noisy(units: list[float]) -> bool:

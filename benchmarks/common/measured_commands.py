@@ -12,12 +12,15 @@ from pathlib import Path
 from benchmarks.common.processes import THREAD_VARIABLES
 
 POLL = 0.02
-"""Seconds between two looks at a command with a time limit; chosen."""
+"""Seconds between two looks at a command, at its time and its memory; chosen."""
+MOST_MEMORY = 0.6
+"""The share of the machine's memory at which a command is killed, before the machine suffers;
+chosen."""
 
 
 @dataclass(frozen=True)
 class MeasuredCommand:
-    """What a command took; `code` is None if it exceeded its time limit and was killed."""
+    """What a command took; `code` is None if it took too much time or memory and was killed."""
 
     code: int | None
     wall: float
@@ -50,7 +53,8 @@ def measured_command(
         ended, killed = 0, False
         while not ended:
             ended, status, used = os.wait4(process.pid, os.WNOHANG)
-            if not ended and not killed and time.perf_counter() - start > limit:
+            late = time.perf_counter() - start > limit
+            if not ended and not killed and (late or resident_share(process.pid) > MOST_MEMORY):
                 process.kill()
                 killed = True
             time.sleep(0 if ended else POLL)
@@ -65,3 +69,12 @@ def measured_command(
         megabytes=used.ru_maxrss / 1024,
         last_line=lines[-1] if lines else "",
     )
+
+
+def resident_share(process: int) -> float:
+    """The share of the machine's memory that a process has now; 0 if it has just ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages / os.sysconf("SC_PHYS_PAGES")

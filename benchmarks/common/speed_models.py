@@ -10,6 +10,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from benchmarks.common.made_layers import make_layer, network_of
+from benchmarks.common.random_network import random_network
+from benchmarks.common.square_networks import trained
 
 BALLAST = 2_200_000_000
 """Bytes of the table that makes the model with external data one of 2.5 GB."""
@@ -67,11 +76,6 @@ def refuse_full_disk(size: int, folder: Path) -> None:
 
 def make(kind: str, shape: str, path: Path) -> None:
     """Write a model; under another name until it is complete."""
-    import onnx
-
-    from benchmarks.common.made_layers import make_layer, network_of
-    from benchmarks.common.random_network import random_network
-
     unfinished = path.with_suffix(".part")
     if kind == "random":
         onnx.save(random_network(*map(int, shape.split("-"))), unfinished)
@@ -88,33 +92,27 @@ def make(kind: str, shape: str, path: Path) -> None:
 
 def copy_digits(path: Path, unfinished: Path) -> None:
     """The network trained on digits, and beside it the rows that merging may see."""
-    import numpy as np
-
-    from benchmarks.common.square_networks import trained
-
     net = trained("digits")
     np.savez(path.with_suffix(".npz"), x=net.rows.x_train)
     shutil.copy(net.path, unfinished)
 
 
-def layer_arrays(shape: str, suffix: str = "") -> dict[str, object]:
-    """Random weights as in `random_network`, by the names of the graphs above."""
-    import numpy as np
-
+def layer_arrays(shape: str, suffix: str = "") -> dict[str, npt.NDArray[Any]]:
+    """Random weights as in `random_network`, but a tenth of the neurons are present twice."""
     inputs, neurons, outputs = map(int, shape.split("-"))
-    rng = np.random.default_rng(len(suffix) and int(suffix))
+    rng = np.random.default_rng(int(suffix or 0))
     shapes = {"W": (neurons, inputs), "b": (neurons,), "V": (outputs, neurons), "c": (outputs,)}
-    return {
-        name + suffix: (rng.normal(size=size) / np.sqrt(size[-1])).astype(np.float32)
+    arrays = {
+        name: (rng.normal(size=size) / np.sqrt(size[-1])).astype(np.float32)
         for name, size in shapes.items()
     }
+    for name in ("W", "b"):
+        arrays[name][neurons - neurons // 10 :] = arrays[name][: neurons // 10]
+    return {name + suffix: array for name, array in arrays.items()}
 
 
 def save_external(shape: str, data: Path, path: Path) -> None:
     """Two layers and a table, all weights in one file beside the model."""
-    import numpy as np
-    import onnx
-
     inputs, _, outputs = map(int, shape.split("-"))
     model = onnx.parser.parse_model(TWO_LAYERS.format(inputs=inputs, outputs=outputs))
     rows = BALLAST // (4 * outputs)
@@ -131,7 +129,6 @@ def save_external(shape: str, data: Path, path: Path) -> None:
 
         for suffix in ("1", "2"):
             for name, array in layer_arrays(shape, suffix).items():
-                array = np.asarray(array)
                 place(name, array.shape, array.nbytes)
                 stream.write(array.tobytes())
         place("table", (rows, outputs), 4 * rows * outputs)
@@ -143,13 +140,10 @@ def save_external(shape: str, data: Path, path: Path) -> None:
 
 def save_single(shape: str, path: Path) -> None:
     """One layer and a table in a single file, as large as protobuf allows."""
-    import numpy as np
-    import onnx
-
     inputs, _, outputs = map(int, shape.split("-"))
     model = onnx.parser.parse_model(ONE_LAYER.format(inputs=inputs, outputs=outputs))
     for name, array in layer_arrays(shape).items():
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     rows = SINGLE_FILE // (4 * outputs)
     table = np.random.default_rng(0).normal(size=PIECE // 4).astype(np.float32)
     tensor = model.graph.initializer.add(name="table", data_type=onnx.TensorProto.FLOAT)
@@ -159,12 +153,8 @@ def save_single(shape: str, path: Path) -> None:
     onnx.save(model, path)
 
 
-def add_choice(model: object) -> None:
+def add_choice(model: onnx.ModelProto) -> None:
     """The number of the row of the table that is read."""
-    import numpy as np
-    import onnx
-
-    assert isinstance(model, onnx.ModelProto)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([3]), "chosen"))
 
 

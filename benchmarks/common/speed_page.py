@@ -124,9 +124,10 @@ def note(records: Records) -> str:
     when = sorted({record["note"] for record in records.by_name.values()})
     return (
         "u: one float64 product W Wᵀ of the layer's incoming weights with as many threads as the "
-        "command may use. Phase: `seconds.partition` of the report. Other seconds are CPU time "
-        "(user and system), GB peak memory of the whole command. Before and after run in turns; "
-        "u is taken before and after each line, which is repeated if they differ by more than "
-        '15 %, and "noisy" if they still do the fourth time. "Quoted": what the issue measured, '
-        "because the code before takes too long or too much memory.\n\n" + "\n".join(when)
+        "command may use. Phase: `seconds.partition` of the report; with one thread, times the "
+        "share of the run in which the command had a processor. Other seconds are CPU time (user "
+        "and system), GB peak memory of the whole command. Before and after run in turns; u is "
+        "taken before and after each line, which is repeated if they differ by more than 15 %, and "
+        '"noisy" if they still do the fourth time. "Quoted": what the issue measured, because the '
+        "code before takes too long or too much memory.\n\n" + "\n".join(when)
     )
