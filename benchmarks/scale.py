@@ -20,18 +20,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import table
+from benchmarks.common.made_layers import make_layer
 from benchmarks.common.naive_closure import naive_backward_closure
 from benchmarks.common.processes import peak_megabytes, run_apart
 from onnxfde.lumping.closure import Effort
 from onnxfde.lumping.partition import partition
-from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import merge_tree
 from onnxfde.options import Linkage, Relation
 
 EPS = 0.05
 """The threshold of all partitions; chosen."""
-NOISE = 1e-4
-"""How far near-duplicates lie from their origin; chosen far below ε."""
 SIZES = ("6-128-6", "64-1024-64", "256-2048-256", "512-4096-512", "1024-8192-1024")
 LARGEST = "1024-16384-1024"
 """The largest layer, for planted weights and the methods in `SCALED` only."""
@@ -54,20 +52,6 @@ REPEATED = 1024
 REPEATS = 5
 """Runs of which the shortest counts; chosen."""
 HEADER = "d-n-m | weights | method | seconds | ratio to the Gram product | peak MB | pairs"
-
-
-def make_layer(shape: str, kind: str) -> Layer:
-    """Random weights with some near-duplicates, with none, or with nothing else."""
-    inputs, neurons, outputs = map(int, shape.split("-"))
-    rng = np.random.default_rng(0)
-    distinct = {"planted": neurons - neurons // 10, "distinct": neurons, "cluster": 1}[kind]
-    incoming = rng.normal(size=(distinct, inputs + 1))
-    outgoing = rng.normal(size=(outputs, distinct))
-    source = np.concatenate([np.arange(distinct), rng.integers(0, distinct, neurons - distinct)])
-    incoming = incoming[source] * (1 + NOISE * rng.normal(size=(neurons, inputs + 1)))
-    outgoing = outgoing[:, source] + NOISE * rng.normal(size=(outputs, neurons))
-    incoming /= np.abs(incoming).sum(axis=1, keepdims=True)
-    return Layer(incoming, outgoing / np.abs(outgoing).max(axis=0), np.zeros(outputs))
 
 
 def best_seconds(work: Callable[[], object], repeat: int = 1) -> float:

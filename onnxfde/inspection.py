@@ -14,7 +14,7 @@ from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
-from onnxfde.options import DEFAULT_RANGE, MergeOptions, Range
+from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, Fold, LayerChange, PassResult
@@ -40,6 +40,12 @@ class LayerView:
     fewest_at: dict[float, int]
     """The fewest neurons that any layer needs to stay within each ε; 0 if no bound is known."""
     remark: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        """How many neurons are needed, in a few words."""
+        at_default = f"{self.neurons_at[DEFAULT_EPS]} at ε = {DEFAULT_EPS}"
+        return f"{self.lossless} neurons without loss, {at_default}"
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,15 @@ def inspect(
     views = []
     if matches:
         studies = LayerStudies.started(options, Context(inputs, progress), graph, graph, matches)
-        for match in matches:
-            progress.say(match.name)
-            try:
-                with refusing_extremes():
-                    views.append(view_of(studies.study(match, match)))
-            except NoMatch as reason:
-                refused.append(Refusal(match.name, str(reason)))
+        for number, match in enumerate(matches, start=1):
+            with progress.on_layer(match.title(number, len(matches))) as outcome:
+                try:
+                    with refusing_extremes():
+                        views.append(view_of(studies.study(match, match)))
+                    outcome.text = views[-1].outcome
+                except NoMatch as reason:
+                    refused.append(Refusal(match.name, str(reason)))
+                    outcome.text = f"left alone: {reason}"
     nothing = None if views else why_nothing(graph, PassResult(graph, refused=tuple(refused)))
     return Inspection(
         tuple(views),

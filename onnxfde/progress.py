@@ -8,6 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 
+@dataclass
+class Outcome:
+    """What became of a layer, in a few words."""
+
+    text: str = ""
+
+
 @dataclass(frozen=True)
 class Progress:
     """Receives reports of long-running work; by default it ignores them and only keeps times."""
@@ -18,6 +25,10 @@ class Progress:
     """How many steps of that are done, and how many there are in total."""
     found: Callable[[str], None] = lambda text: None
     """What was tried so far and the best that was found."""
+    layer: Callable[[str], None] = lambda text: None
+    """Which layer of how many is being worked on; an empty text after the last."""
+    note: Callable[[str], None] = lambda text: None
+    """What became of a layer, as one line."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent so far, by stage."""
 
@@ -30,6 +41,19 @@ class Progress:
         finally:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
+    @contextmanager
+    def on_layer(self, title: str) -> Iterator[Outcome]:
+        """Work on a layer; at the end, its outcome and how long it took are noted."""
+        start, outcome = time.perf_counter(), Outcome()
+        self.layer(title)
+        yield outcome
+        self.note(f"{title}: {outcome.text} ({time.perf_counter() - start:.1f} s)")
+        self.layer("")
+
     def restarted(self) -> Progress:
         """The same receiver for new work, with all times at zero."""
         return replace(self, seconds={})
+
+    def without_notes(self) -> Progress:
+        """The same receiver, which hears no more outcomes."""
+        return replace(self, note=lambda text: None)

@@ -86,6 +86,8 @@ class CertifiedMerging:
     def with_smaller_eps(self, original: Graph, context: Context) -> CertifiedResult | None:
         """The result of the largest cap on ε that keeps the limit; None if it merges nothing."""
         tried: dict[float, CertifiedResult] = {}
+        context.progress.note("note: the certified change exceeds its limit: trying smaller ε")
+        context = replace(context, progress=context.progress.without_notes())
 
         def keeps_limit(cap: float) -> bool:
             capped = self.merge.capped(cap)
@@ -106,6 +108,7 @@ class CertifiedMerging:
         result = merge.apply(original, context)
         if merge.semantics == "budget" and not (merge.layers or merge.skip):
             result = result.then(FoldAffine().apply(result.graph, context))
+        context.progress.say("bounding the change of outputs")
         with context.progress.timed("certify"):
             box = context.inputs.box(original)
             return CertifiedResult(result, self.proof.of(original, result.graph, box, result.found))

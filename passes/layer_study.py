@@ -117,6 +117,7 @@ class LayerStudies:
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
         inputs, results = context.inputs, needs_evidence(options)
+        context.progress.say("recording the inputs of layers")
 
         def pair(name: str, source: InputSource, samples: Samples | None = None) -> RecordedPair:
             def record() -> Recording:
@@ -167,12 +168,15 @@ class LayerStudies:
     def _new_study(self, now: Match, found: Match) -> LayerStudy:
         if too_large := size_fault(now.layer):
             raise NoMatch(too_large)
+        progress = self.context.progress
+        progress.say("reading its inputs")
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
         evidence = (
             self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
         )
+        progress.say("comparing neurons")
         problem = Problem(
             layer=now.layer,
             metric=inputs.metric,
@@ -189,7 +193,7 @@ class LayerStudies:
         fault = storage_fault(now.layer, inputs.samples, problem.dtype, spelled) or problem.fault
         if fault:
             raise NoMatch(fault)
-        frontier = frontier_of(problem, self.options, self.context.progress)
+        frontier = frontier_of(problem, self.options, progress)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
         return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
 

@@ -53,12 +53,15 @@ class MergeNeurons(MergeOptions):
             studies = LayerStudies.started(self, context, graph, work, chosen)
         changes = []
         for number, found in enumerate(chosen, start=1):
-            try:
-                with progress.timed("match"):
-                    now = reread(work, found) if studies.replaced else found
-                changes.append(self.merged(work, now, found, studies, context))
-            except NoMatch as reason:
-                refused.append(Refusal(found.name, str(reason)))
+            with progress.on_layer(found.title(number, len(chosen))) as outcome:
+                try:
+                    with progress.timed("match"):
+                        now = reread(work, found) if studies.replaced else found
+                    changes.append(self.merged(work, now, found, studies, context))
+                    outcome.text = changes[-1].outcome
+                except NoMatch as reason:
+                    refused.append(Refusal(found.name, str(reason)))
+                    outcome.text = f"left alone: {reason}"
             studies.leave(found, chosen[number:])
         result = work if any(change.changed for change in changes) else graph
         return PassResult(result, tuple(changes), tuple(refused), found=sizes)
@@ -68,10 +71,11 @@ class MergeNeurons(MergeOptions):
     ) -> LayerChange:
         """Merge one layer of `work` in place, if the options allow it; returns what changed."""
         progress, layer = context.progress, now.layer
-        progress.say(f"{now.name}: {layer.inputs}-{layer.neurons}-{layer.outputs}")
         with progress.timed("partition"), few_threads(layer.size), refusing_extremes():
             study = studies.study(now, found)
+            progress.say("looking for fewer neurons")
             reduced, useful = self.choice(study)
+            progress.say("measuring the error")
             change = self.change(study, reduced, useful)
         if reduced is not None and change.changed:
             with progress.timed("quotient"):

@@ -48,6 +48,14 @@ class LayerChange:
         """Whether the layer was rewritten."""
         return self.neurons_after != self.neurons_before
 
+    @property
+    def outcome(self) -> str:
+        """What became of the layer, in a few words."""
+        if not self.changed:
+            return f"{self.neurons_before} neurons, nothing merges"
+        error = f"error {self.error:.3g}"
+        return f"{self.neurons_before} → {self.neurons_after} neurons, {error}"
+
     def undone(self) -> LayerChange:
         """The layer as reported if the change is not made after all."""
         return replace(

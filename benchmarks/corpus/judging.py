@@ -156,7 +156,7 @@ def settled(ended: Ended, folder: Path, allowed: set[Path]) -> Outcome | None:
         return outcome_of(ended, "failed", f"files left behind: {strays}")
     if ended.code == 0:
         return None
-    told = [line for line in lines if not line.startswith("note: ")]
+    told = [line for line in lines if not line.startswith(("note: ", "layer "))]
     if ended.code == 1 and len(told) == 1 and told[0].startswith("onnxfde: "):
         return outcome_of(ended, "refused", told[0].removeprefix("onnxfde: "))
     return outcome_of(ended, "failed", f"exit code {ended.code}: {' / '.join(lines)[:500]}")

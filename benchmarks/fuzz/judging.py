@@ -32,6 +32,8 @@ WARNINGS = re.compile(
     re.MULTILINE,
 )
 """Lines of Python's warnings, and of libraries that write to stderr themselves."""
+NOTES = re.compile(r"note: |layer \d+ of \d+ '")
+"""Lines that are not errors: notes, and what became of each layer."""
 STRAY = ".onnxfde-"
 """How the names of temporary files begin."""
 LARGE = 1 << 24
@@ -111,12 +113,11 @@ class Judge:
 
     def has_notes_only(self, text: str) -> bool:
         """Whether a success says nothing on stderr but notes, or the steps of -v."""
-        lines = text.splitlines()
-        return "-v" in self.case.words.argv or all(line.startswith("note: ") for line in lines)
+        return "-v" in self.case.words.argv or all(map(NOTES.match, text.splitlines()))
 
     def is_one_line(self, text: str) -> bool:
         """Whether a failure is explained in one line, beside notes and the steps of -v."""
-        lines = [line for line in text.splitlines() if not line.startswith("note: ")]
+        lines = [line for line in text.splitlines() if not NOTES.match(line)]
         if "-v" in self.case.words.argv:
             lines = lines[-1:]
         if not lines and self.case.stdout == "broken":

@@ -247,6 +247,7 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     report_file = None if given.json_file == STDOUT else given.json_file
     with progress_bar(given.quiet, given.verbose) as progress:
         result = pipeline.optimized(given.model, options, progress)
+        progress.say("writing")
         report = result.report if dry else result.save(given.out, report_file)
     left = given.json_file if dry or given.json_file == STDOUT else None
     write_json(left, report.to_json(), None if dry else given.out)

@@ -1,4 +1,4 @@
-"""What is being worked on, on stderr: a bar on a terminal, lines elsewhere if wanted."""
+"""What is being worked on, on stderr: a bar on a terminal, elsewhere one line per layer."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxfde.command.ascii_fallback import say
+from onnxfde.errors import without_controls
 from onnxfde.progress import Progress
 
 
 @contextmanager
 def progress_bar(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
-    """Show a bar on a terminal while the work lasts; elsewhere one line per step if verbose."""
-    if quiet or not sys.stderr.isatty():
-        tell = Progress(say=lambda text: say(text, err=True)) if verbose else Progress()
-        yield Progress() if quiet else tell
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    """Show a bar on a terminal while the work lasts; elsewhere lines, and steps if verbose."""
+    if quiet:
+        yield Progress()
+    elif not sys.stderr.isatty():
+        steps = Progress(say=say_line, note=say_line, layer=say_line)
+        yield steps if verbose else Progress(note=say_line)
+    else:
+        with terminal_progress() as progress:
+            yield progress
+
+
+def say_line(text: str) -> None:
+    """Print one line on stderr, whatever a text quotes; nothing if it is empty."""
+    if text:
+        say(without_controls(text), err=True)
+
+
+@contextmanager
+def terminal_progress() -> Iterator[Progress]:
+    """A bar that disappears at the end."""
     from rich.progress import Progress as Bar
 
     from onnxfde.command.terminal import console
+    from onnxfde.command.terminal_bar import ElapsedColumn, TerminalBar
 
-    name = TextColumn("{task.description}", markup=False)
-    columns = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (*TerminalBar.columns, ElapsedColumn())
     with Bar(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
-        yield Progress(
-            say=lambda text: bar.reset(task, description=text, total=None),
-            at=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+        shown = TerminalBar(bar)
+        yield Progress(say=shown.on_phase, at=shown.at, found=shown.found, layer=shown.on_layer)

@@ -53,6 +53,9 @@ NUMPY_BROADCASTING = 7
 """The opset since which elementwise operators broadcast as in numpy (ONNX)."""
 
 
+LONGEST_NAME = 80
+"""Characters of a layer's name that reports of progress show. Chosen: a line; names in files may
+have millions of characters."""
 LARGEST_CENTRE = 2.0**24
 """How many times b/2a may exceed a neuron's weights: in h + b/2a float64 then keeps 29 bits of h,
 more than float32 has."""
@@ -95,6 +98,14 @@ class Match:
     """The value that the layer makes."""
     spelling: Spelling | None = None
     """The polynomial whose square was completed to make `layer`; None if it is a square already."""
+
+    def title(self, number: int, of: int) -> str:
+        """The layer in reports of progress, such as "layer 1 of 3 'fc1' 64-256-10"."""
+        layer, name = self.layer, self.name
+        if len(name) > LONGEST_NAME:
+            name = name[: LONGEST_NAME // 2] + "…" + name[-LONGEST_NAME // 2 :]
+        shape = f"{layer.inputs}-{layer.neurons}-{layer.outputs}"
+        return f"layer {number} of {of} '{name}' {shape}"
 
 
 class LayerSize(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -12,6 +13,12 @@ from tests.models import twins
 
 GLY, ROWS = str(demo_model()), str(demo_data())
 W, B, V, C = twins()
+
+
+def without_layers(stderr: str) -> str:
+    """What a command says on stderr beside the lines that tell what became of each layer."""
+    lines = stderr.splitlines(keepends=True)
+    return "".join(line for line in lines if not re.match(r"layer \d+ of \d+ '", line))
 
 
 def run(*args: str | Path) -> Result:
