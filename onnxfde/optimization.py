@@ -21,6 +21,7 @@ from typing import Any
 from onnxfde import __version__
 from onnxfde.errors import DataError, VerificationError
 from onnxfde.graph import files
+from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
 from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
@@ -49,13 +50,19 @@ from onnxfde.running.verification import require_equal, require_sense
 class Result:
     """An optimized model and the report on it."""
 
-    model: ModelProto
+    kept: ModelProto
+    """The model; large tensors may still be in the file of the original."""
     report: Report
     source: Source
     draw_samples: Callable[[], Samples | None]
     """Gives the inputs on which models are compared; None if they are not."""
     data: Path | None = None
     """The file that the data was read from, if it was."""
+
+    @cached_property
+    def model(self) -> ModelProto:
+        """The optimized model."""
+        return whole_model(self.kept, self.source.graph.folder)
 
     @property
     def samples(self) -> Samples | None:
@@ -81,12 +88,12 @@ class Result:
         """Write everything to temporary files."""
         report, source = self.report, self.source
         if files.is_ort(stage.path):
-            graph = Graph(self.model, source.graph.folder)
+            graph = Graph(self.kept, source.graph.folder)
             made = ort_format.stage_ort(stage, graph, self.samples)
             size = Change(report.bytes.before, made.stat().st_size)
             return replace(report, bytes=size, output_sha256=files.sha256(made))
         if report.changed or source.path is None:
-            return replace(report, output_sha256=stage_model(stage, self.model, source))
+            return replace(report, output_sha256=stage_model(stage, self.kept, source))
         stage_copy(stage, source)
         return replace(report, output_sha256=source.sha256)
 
@@ -222,7 +229,7 @@ class Optimization:
     def rounded_to_8_bits(self, done: Result, quantize: Quantize) -> Result:
         """A result in 8 bits, compared with the original again."""
         before = done.report
-        result = quantize.apply(Graph(done.model, self.source.graph.folder), self.context)
+        result = quantize.apply(Graph(done.kept, self.source.graph.folder), self.context)
         graph = self.stamped(result.graph)
         try:
             compared = self.compared(graph)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from typer.core import TyperCommand
 
 from onnxfde.command.ascii_fallback import readable
+from onnxfde.command.plain_values import sparing_validators
 
 OTHER_OPTIONS = "Options"
 """The heading of options that name none."""
@@ -21,6 +22,10 @@ class CommandWithHelp(TyperCommand):
 
     columns: ClassVar[Mapping[str, str]] = {}
     """The meaning of the columns of the table that the command prints."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The arguments and options."""
+        return sparing_validators(super().get_params(ctx))
 
     def get_help(self, ctx: Any) -> str:
         """The page in characters that the terminal can show."""

@@ -20,6 +20,7 @@ from onnxfde.command.json_output import (
     refuse_outputs,
     write_json,
 )
+from onnxfde.command.quick_imports import importing
 
 
 def inspect_command(
@@ -34,10 +35,11 @@ def inspect_command(
 
     Prints one row per layer, then what is left alone and why.
     """
-    from onnxfde import inspection
-    from onnxfde.command.inspection_table import show_inspection
-    from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.report import strict_json, versioned
+    with importing():
+        from onnxfde import inspection
+        from onnxfde.command.inspection_table import show_inspection
+        from onnxfde.command.progress_bar import progress_bar
+        from onnxfde.report import strict_json, versioned
 
     with interruptible(json_file):
         refuse_outputs((model,), data, json_file)

@@ -24,6 +24,7 @@ from onnxfde.command.help_pages import explaining
 from onnxfde.command.inspect_command import inspect_command
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.optimize_command import optimize_command
+from onnxfde.command.plain_values import sparing_validators
 from onnxfde.command.streams import GuardedStdout, open_closed_streams
 from onnxfde.command.target_command import targets
 from onnxfde.command.verify_command import verify_command
@@ -51,6 +52,10 @@ class Commands(TyperGroup):
         except OnnxfdeError as error:
             say(f"onnxfde: {without_controls(str(error))}", err=True)
             sys.exit(error.exit_code)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of all commands."""
+        return sparing_validators(super().get_params(ctx))
 
     def make_context(self, *args: Any, **more: Any) -> Any:
         """Parse the command line up to the command."""

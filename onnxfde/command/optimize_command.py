@@ -31,6 +31,7 @@ from onnxfde.command.json_output import (
     refuse_outputs,
     write_json,
 )
+from onnxfde.command.quick_imports import importing
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     DEFAULT_EPS,
@@ -221,7 +222,8 @@ def optimize_command(given: OptimizeArguments) -> None:
     --fail-if-unchanged, 130 interrupted.
     """
     spare_threads(given.model)
-    from onnxfde.command.report_table import show_report
+    with importing():
+        from onnxfde.command.report_table import show_report
 
     with interruptible(None if given.dry_run else given.out, given.json_file):
         report = optimize_and_write(given)

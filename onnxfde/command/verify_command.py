@@ -17,6 +17,7 @@ from onnxfde.command.json_output import (
     refuse_outputs,
     write_json,
 )
+from onnxfde.command.quick_imports import importing
 from onnxfde.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ def verify_command(
     of the outputs of A. max and mean: of the absolute difference. Outputs that are no
     floating-point numbers are compared for equality, and must be equal if there are no others.
     """
-    from onnxfde import pipeline
-    from onnxfde.command.inspection_table import show_times
-    from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.command.report_table import show_verification
-    from onnxfde.command.terminal import console
-    from onnxfde.report import strict_json, versioned
+    with importing():
+        from onnxfde import pipeline
+        from onnxfde.command.inspection_table import show_times
+        from onnxfde.command.progress_bar import progress_bar
+        from onnxfde.command.report_table import show_verification
+        from onnxfde.command.terminal import console
+        from onnxfde.report import strict_json, versioned
 
     if tolerance is not None and not tolerance >= 0:
         raise UsageError(f"--tolerance {tolerance} is not a number ≥ 0")

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,11 @@ PACKED_BITS = {
 """Bits per element of the types that ONNX packs into bytes, as far as this version has them."""
 NUMBER = re.compile(r"[0-9]{1,18}")
 """An offset or length that fits into 64 bits; a file holds no more."""
+INSIDE = "onnxfde.inside"
+"""The key in a tensor's metadata that marks it as external data of the model file itself
+(`large_files`)."""
+PART_BYTES = 1 << 20
+"""Bytes read at a time where not all are needed at once. Chosen; not tuned."""
 SHOWN_CHARACTERS = 80
 """Characters of a location that a message shows. Chosen: one line of a terminal; not tuned."""
 
@@ -120,15 +126,30 @@ def tensor_bytes(tensor: TensorProto) -> int:
 def read_external(tensor: TensorProto, folder: Path) -> bytes:
     """The bytes of an external tensor."""
     place = locate(tensor, folder)
+    return b"".join(parts_read(place, place.length))
+
+
+def parts_read(place: External, at_once: int = PART_BYTES) -> Iterator[bytes]:
+    """The bytes of an external tensor, one part after the other."""
     try:
         with place.file.open("rb") as stream:
             stream.seek(place.offset)
-            raw = stream.read(place.length)
+            left = place.length
+            while left:
+                part = stream.read(min(at_once, left))
+                if not part:
+                    break
+                left -= len(part)
+                yield part
     except OSError as error:
         raise ModelError(f"{place.file}: cannot be read ({error.strerror})") from None
-    if len(raw) != place.length:
+    if left:
         raise ModelError(f"external data file {place.file} became shorter while it was read")
-    return raw
+
+
+def is_in_model_file(tensor: TensorProto) -> bool:
+    """Whether a tensor's bytes are in the model file that it was read from."""
+    return any(entry.key == INSIDE for entry in tensor.metadata_props)
 
 
 def set_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:

@@ -1,18 +1,27 @@
-"""Reading files: a model from a regular file, its hash, and whether a file can be written."""
+"""Reading files: a model from a regular file, its hash, and whether a file can be written.
+
+A large file is read without its weights (`large_files`).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from google.protobuf.message import DecodeError, EncodeError
 
 from onnxfde.errors import ModelError, OutputError
+from onnxfde.graph.large_files import LARGE_FILE, Piece, light_bytes, total_bytes, whole_pieces
 from onnxfde.graph.onnx_calls import refuse_bad_text
 from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.tensors import outside_tensors
 
 CHUNK = 1 << 20
 """Bytes read at a time."""
@@ -52,6 +61,8 @@ class ModelFile:
     model: ModelProto
     sha256: str
     state: FileState
+    folder: Path
+    """Where its external weights are looked up."""
 
 
 def sha256(path: Path) -> str:
@@ -81,26 +92,53 @@ def read_model(path: Path) -> ModelProto:
     return read_model_file(path).model
 
 
-def read_model_file(path: Path) -> ModelFile:
-    """Read a file once, parse it and hash it; external weights stay where they are."""
-    raw, state = read_regular(path)
+def read_model_file(path: Path, large: int = LARGE_FILE) -> ModelFile:
+    """Parse a file and hash it; external weights, and those of a `large` file, stay where they are.
+
+    A link to a large file is followed, unless other files beside the link hold weights.
+    """
+    with opened_regular(path) as (stream, state):
+        real = Path(os.path.realpath(path)) if path.is_symlink() else path
+        if state.size >= large and is_text(real.name):
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+                model = parsed(path, raw, real.name)
+            if real == path or not any(outside_tensors(model)):
+                return ModelFile(model, digest, state, real.parent)
+        stream.seek(0)
+        whole = stream.read()
+    return ModelFile(parsed(path, whole), hashlib.sha256(whole).hexdigest(), state, path.parent)
+
+
+def is_text(name: str) -> bool:
+    """Whether a file name can be stored in a model."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def parsed(path: Path, raw: bytes | mmap.mmap, name: str | None = None) -> ModelProto:
+    """The model in the bytes of a file; with the name of the file, large tensors stay there."""
     if not raw:
         raise ModelError(f"{path} is empty")
     if raw[4:8] == ORT_MARK:
         raise ModelError(f"{path} is in onnxruntime's own format; give the .onnx it was made from")
     try:
-        model = ModelProto.FromString(raw)
+        light = bytes(raw) if name is None else light_bytes(raw, len(raw), name)
+        model = ModelProto.FromString(light)
     except DecodeError:
         raise ModelError(f"{path} is truncated, or not an ONNX file") from None
     if not model.HasField("graph") or not model.ir_version:
         raise ModelError(f"{path} is not an ONNX file (it holds no graph)")
     refuse_bad_text(model, str(path))
-    return ModelFile(model, hashlib.sha256(raw).hexdigest(), state)
+    return model
 
 
 def read_ort(path: Path) -> bytes:
     """The bytes of a file in onnxruntime's own format."""
-    raw, _ = read_regular(path)
+    raw = read_regular(path)
     if raw[4:8] != ORT_MARK:
         raise ModelError(
             f"{path} is not in onnxruntime's own format, although its name ends in .ort"
@@ -108,8 +146,15 @@ def read_ort(path: Path) -> bytes:
     return raw
 
 
-def read_regular(path: Path) -> tuple[bytes, FileState]:
-    """The bytes of a model file; pipes and devices, which can be read only once, are refused."""
+def read_regular(path: Path) -> bytes:
+    """The bytes of a model file."""
+    with opened_regular(path) as (stream, _):
+        return stream.read()
+
+
+@contextmanager
+def opened_regular(path: Path) -> Iterator[tuple[BufferedReader, FileState]]:
+    """A model file; pipes and devices, which can be read only once, are refused."""
     try:
         handle = os.open(path, READ_WITHOUT_WAITING)
     except FileNotFoundError:
@@ -124,7 +169,7 @@ def read_regular(path: Path) -> tuple[bytes, FileState]:
         found = os.fstat(handle)
         refuse_special(path, found)
         with os.fdopen(handle, "rb", closefd=False) as stream:
-            return stream.read(), FileState.of(found)
+            yield stream, FileState.of(found)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
     finally:
@@ -147,6 +192,17 @@ def serialized(model: ModelProto) -> bytes:
         return model.SerializeToString()
     except (EncodeError, ValueError):
         raise OutputError(f"the model is too large to be written; {USE_EXTERNAL_DATA}") from None
+
+
+def pieces_to_write(model: ModelProto, folder: Path | None) -> list[Piece]:
+    """A model as the parts of a file; OutputError if it is too large for one."""
+    try:
+        pieces = whole_pieces(model, folder)
+    except (EncodeError, ValueError):
+        pieces = []
+    if not 0 < total_bytes(pieces) <= LARGEST_PROTOBUF:
+        raise OutputError(f"the model is too large to be written; {USE_EXTERNAL_DATA}")
+    return pieces
 
 
 def check_target(path: Path) -> None:

@@ -14,7 +14,7 @@ Two executions of the same algebra differ by a few u·A(x), u the unit roundoff.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import onnx
 
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
-from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto
 from onnxfde.graph.tensors import FLOATS, copy_of, keyed_tensors, make_tensor, to_array
 
 AXES_ARE_INPUTS = 18
@@ -34,6 +34,10 @@ SIGMOID_SLOPE = 0.25
 SIGMOID_SHIFT = 0.5
 """The largest value at 0 that it covers: that of the logistic function."""
 
+SIGNED = "_onnxfde_signed"
+"""What is added to the name of an external weight whose absolute values are computed in a run."""
+WITH_ABS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+"""Floating-point types of which onnxruntime can compute absolute values."""
 Nodes = list[NodeProto]
 Absolute = Callable[[Graph, NodeProto], Nodes | None]
 
@@ -155,6 +159,16 @@ MAGNITUDES: dict[str, Absolute] = {
 """How each operator acts on absolute values."""
 
 
+def external_magnitudes(model: ModelProto) -> Iterator[NodeProto]:
+    """Nodes that make the absolute values of external weights, which stay where they are."""
+    inputs = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        is_external = tensor.data_location == TensorProto.EXTERNAL and tensor.name not in inputs
+        if is_external and tensor.data_type in WITH_ABS:
+            name, tensor.name = tensor.name, tensor.name + SIGNED
+            yield onnx.helper.make_node("Abs", [tensor.name], [name])
+
+
 def magnitude_model(graph: Graph) -> ModelProto | None:
     """The model that computes A, or None where an operator has no such rule."""
     model = copy_of(graph.model)
@@ -165,11 +179,12 @@ def magnitude_model(graph: Graph) -> ModelProto | None:
         if found is None:
             return None
         nodes += found
+    nodes = [*external_magnitudes(model), *nodes]
     kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del model.graph.node[:]
     model.graph.node.extend(kept)
     model.graph.ClearField("value_info")
     for _, tensor in keyed_tensors(model):
-        if tensor.data_type in FLOATS:
+        if tensor.data_type in FLOATS and not tensor.name.endswith(SIGNED):
             tensor.CopyFrom(make_tensor(tensor.name, np.abs(to_array(tensor, graph.folder))))
     return model

@@ -14,7 +14,7 @@ from onnxfde.graph.external_data import external_entry, external_file
 from onnxfde.graph.files import FileState, is_ort, read_model
 from onnxfde.graph.journal import mentions
 from onnxfde.graph.protos import TensorProto
-from onnxfde.graph.tensors import external_tensors
+from onnxfde.graph.tensors import outside_tensors
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def data_files(model: Path) -> list[Path]:
 def external_references(model: Path, _state: FileState) -> list[TensorProto]:
     """A tensor without values for each place that a model names; one state is read only once."""
     try:
-        tensors = () if is_ort(model) else external_tensors(read_model(model))
+        tensors = () if is_ort(model) else outside_tensors(read_model(model))
         places = {external_entry(tensor, "location"): tensor for tensor in tensors}
     except ModelError:
         return []

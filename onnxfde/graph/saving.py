@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from onnxfde.errors import ModelError, OutputError
-from onnxfde.graph.external_data import locate, set_external
-from onnxfde.graph.files import CHUNK, FileState, same_content, serialized, sha256
+from onnxfde.graph.external_data import External, is_in_model_file, locate, parts_read, set_external
+from onnxfde.graph.files import CHUNK, FileState, pieces_to_write, same_content, sha256
+from onnxfde.graph.large_files import Piece
 from onnxfde.graph.model import Graph
 from onnxfde.graph.overwriting import (
     InputFiles,
@@ -29,7 +30,7 @@ from onnxfde.graph.overwriting import (
 )
 from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.staging import Stage, staged
-from onnxfde.graph.tensors import copy_of, external_tensors, keyed_tensors
+from onnxfde.graph.tensors import copy_of, keyed_tensors, outside_tensors
 
 KERNEL_CHUNK = 1 << 30
 """Bytes that the system is asked to copy at a time; it may copy fewer."""
@@ -90,7 +91,7 @@ def orphaned(stage: Stage) -> tuple[str, ...]:
 
 def stage_model(stage: Stage, model: ModelProto, original: Original) -> str:
     """Write a changed model to a stage; returns its hash."""
-    if any(external_tensors(original.graph.model)):
+    if any(outside_tensors(original.graph.model)):
         model = copy_of(model)
         if original.path is not None and same_file(stage.path, original.path):
             stage_new_data(stage, model, original)
@@ -100,10 +101,21 @@ def stage_model(stage: Stage, model: ModelProto, original: Original) -> str:
             with stage.open(data) as stream:
                 move_all_out(model, original, stream, data.name)
         original.require_unchanged()
-    raw = serialized(model)
+    pieces = pieces_to_write(model, original.graph.folder)
     with stage.open(stage.path) as stream:
-        stream.write(raw)
-    return hashlib.sha256(raw).hexdigest()
+        digest = write_pieces(pieces, stream)
+    original.require_unchanged()
+    return digest
+
+
+def write_pieces(pieces: Iterable[Piece], stream: IO[bytes]) -> str:
+    """Write bytes, and parts of other files; returns the hash of all of them."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        for part in parts_read(piece) if isinstance(piece, External) else (piece,):
+            digest.update(part)
+            stream.write(part)
+    return digest.hexdigest()
 
 
 def stage_new_data(stage: Stage, model: ModelProto, original: Original) -> None:
@@ -153,6 +165,8 @@ def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
     known = dict(keyed_tensors(original))
     for key, tensor in keyed_tensors(model):
         old = known.get(key, tensor)
+        if is_in_model_file(tensor) or is_in_model_file(old):
+            continue
         large_and_new = key not in known and len(tensor.raw_data) >= SMALL_TENSOR
         if TensorProto.EXTERNAL in (tensor.data_location, old.data_location) or large_and_new:
             yield tensor

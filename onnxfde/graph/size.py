@@ -6,9 +6,10 @@ import math
 from pathlib import Path
 
 from onnxfde.graph.external_data import locate
+from onnxfde.graph.large_files import file_bytes
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.graph.tensors import FLOATS, external_tensors, keyed_tensors
+from onnxfde.graph.tensors import FLOATS, keyed_tensors, outside_tensors
 
 
 def count_parameters(model: ModelProto) -> int:
@@ -19,5 +20,6 @@ def count_parameters(model: ModelProto) -> int:
 
 def stored_bytes(graph: Graph) -> int:
     """Bytes of a model with its external weights."""
-    outside = (locate(t, graph.folder or Path()).length for t in external_tensors(graph.model))
-    return int(graph.model.ByteSize()) + sum(outside)
+    folder = graph.folder or Path()
+    outside = (locate(tensor, folder).length for tensor in outside_tensors(graph.model))
+    return file_bytes(graph.model, folder) + sum(outside)

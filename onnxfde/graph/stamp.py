@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from onnxfde.graph.external_data import locate, parts_read
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import TensorProto
 from onnxfde.graph.tensors import FLOATS, keyed_tensors, to_array
@@ -42,11 +46,19 @@ def as_text(settings: dict[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True, ensure_ascii=False)
 
 
+def bytes_of(tensor: TensorProto, folder: Path | None) -> Iterator[bytes]:
+    """The values of a weight as bytes; external ones, which are stored so, in parts."""
+    if tensor.data_location == TensorProto.EXTERNAL and sys.byteorder == "little":
+        return parts_read(locate(tensor, folder or Path()))
+    return iter((to_array(tensor, folder).tobytes(),))
+
+
 def weights_hash(graph: Graph) -> str:
     """A hash of every tensor that may be a weight."""
     digest = hashlib.sha256()
     for key, tensor in keyed_tensors(graph.model):
         if tensor.data_type in WEIGHTS:
             digest.update(f"{key} {list(tensor.dims)}".encode())
-            digest.update(to_array(tensor, graph.folder).tobytes())
+            for part in bytes_of(tensor, graph.folder):
+                digest.update(part)
     return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import onnx
 import onnx.numpy_helper
 
 from onnxfde.errors import ModelError, in_one_line
-from onnxfde.graph.external_data import read_external
+from onnxfde.graph.external_data import is_in_model_file, read_external
 from onnxfde.graph.nodes import bodies
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.numbers import Array
@@ -76,8 +77,13 @@ def keyed_tensors(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
 
 
 def external_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Tensors whose bytes live in a file beside the model."""
+    """Tensors whose bytes live in a file: beside the model or, if that is large, the model's."""
     return (t for _, t in keyed_tensors(model) if t.data_location == TensorProto.EXTERNAL)
+
+
+def outside_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Tensors whose bytes live in another file than the model."""
+    return (tensor for tensor in external_tensors(model) if not is_in_model_file(tensor))
 
 
 def to_array(tensor: TensorProto, folder: Path | None) -> Array:
@@ -85,6 +91,8 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     if tensor.data_location != TensorProto.EXTERNAL:
         return decoded(tensor, tensor.name)
     raw = read_external(tensor, folder or Path())
+    if tensor.data_type in FLOATS and sys.byteorder == "little":
+        return np.frombuffer(raw, numpy_dtype(tensor.data_type)).reshape(tensor.dims)
     inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
     return decoded(inline, tensor.name)
 

@@ -17,7 +17,7 @@ from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.shapes import Dims
-from onnxfde.graph.tensors import external_tensors
+from onnxfde.graph.tensors import outside_tensors
 from onnxfde.machines.results import Comparison, ModelResult, ModelSize, TargetResult, model_result
 from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed_for, fixed_specs
 from onnxfde.machines.targets.base import (
@@ -198,7 +198,7 @@ def prepared_case(
     """The same as `prepare_model`, but errors are raised."""
     graph = None if files.is_ort(file) else open_model(file).graph
     specs = input_specs(graph) if graph else ort_specs(file)
-    tensors = external_tensors(graph.model) if graph else ()
+    tensors = outside_tensors(graph.model) if graph else ()
     outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))
     refuse_types(specs)
     samples = None if data is None else samples_of(data, specs)

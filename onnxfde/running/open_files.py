@@ -20,7 +20,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import Original
 from onnxfde.graph.size import stored_bytes
 from onnxfde.graph.staging import clear_dead_runs
-from onnxfde.graph.tensors import external_tensors
+from onnxfde.graph.tensors import outside_tensors
 from onnxfde.numbers import Array, Data
 from onnxfde.options import Range
 from onnxfde.running.input_source import InputSource
@@ -54,11 +54,11 @@ def open_model(model: Model) -> Source:
     if not os.path.lexists(path):
         clear_dead_runs(path.parent)
     found = files.read_model_file(path)
-    outside = {locate(tensor, path.parent).file for tensor in external_tensors(found.model)}
+    outside = {locate(tensor, found.folder).file for tensor in outside_tensors(found.model)}
     check(found.model, str(path))
     states = [(path, found.state)]
     states += [(file, files.FileState.of(os.stat(file))) for file in sorted(outside)]
-    return Source(Graph(found.model, path.parent), path, found.sha256, tuple(states))
+    return Source(Graph(found.model, found.folder), path, found.sha256, tuple(states))
 
 
 def open_model_or_ort(model: Model) -> Graph | Path:

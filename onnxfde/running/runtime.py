@@ -53,6 +53,8 @@ LOG_FATAL_ONLY = 4
 onnxruntime.set_default_logger_severity(LOG_FATAL_ONLY)
 FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
+CONSTANTS_BEFORE_RUNS = ["ConstantFolding"]
+"""The optimization that keeps everything computed from weights alone in memory, beside them."""
 ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]
 """Optimizations that put a factor in double precision into a float32 attribute."""
 OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
@@ -86,10 +88,10 @@ class Runner:
     """Ends a run, and each later one, with RunStopped; for another thread to call."""
 
 
-def load(model: ModelProto, folder: Path | None) -> Runner:
-    """Load a model; external weights are looked up in `folder`."""
+def load(model: ModelProto, folder: Path | None, without: Sequence[str] = ()) -> Runner:
+    """Load a model, `without` some optimizations; external weights are looked up in `folder`."""
     try:
-        return onnxruntime_runner(model, folder)
+        return onnxruntime_runner(model, folder, without)
     except RuntimeUnavailable as first:
         try:
             return onnx_reference_runner(model, folder)
@@ -121,10 +123,12 @@ def load_file(file: Path) -> Runner:
     return started(read_ort(file), session_options(file.parent))
 
 
-def onnxruntime_runner(model: ModelProto, folder: Path | None) -> Runner:
-    """A session on the CPU."""
+def onnxruntime_runner(
+    model: ModelProto, folder: Path | None, without: Sequence[str] = ()
+) -> Runner:
+    """A session on the CPU, `without` some optimizations."""
     size = loaded_bytes(model)
-    return started(model.SerializeToString(), session_options(folder), size=size)
+    return started(model.SerializeToString(), session_options(folder), without, size)
 
 
 def session_options(folder: Path | None = None) -> Any:

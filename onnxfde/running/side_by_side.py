@@ -17,6 +17,7 @@ from onnxfde.progress import Progress
 from onnxfde.running.outputs import is_floating
 from onnxfde.running.run_clock import RunClock
 from onnxfde.running.runtime import (
+    CONSTANTS_BEFORE_RUNS,
     ONNXRUNTIME,
     Runner,
     load,
@@ -91,7 +92,8 @@ class SideBySide:
         positive = {name: np.abs(a) for name, a in self.samples.arrays.items()}
         samples = replace(self.samples, arrays=positive, labels=None)
         try:
-            return self._outputs(load(model, self.original.folder), samples)
+            runner = load(model, self.original.folder, CONSTANTS_BEFORE_RUNS)
+            return self._outputs(runner, samples)
         except RuntimeUnavailable:
             return None
 
