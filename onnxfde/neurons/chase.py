@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-FIRST_LOOK = 8
+FIRST_LOOK = 4
 """No descent is hopeless before so many steps: its first ones set the scale. Chosen; not tuned."""
 LEVEL = 0.01
 """f must fall by this share before it is looked at again. Chosen; not tuned."""
@@ -24,8 +24,8 @@ class Chase:
     """Follows one descent of at most `steps` steps down to a goal."""
 
     goal: float
-    steps: int
     level: float = LEVEL
+    steps: int = 1
     values: list[float] = field(default_factory=list)
 
     def follow(self, value: float) -> bool:

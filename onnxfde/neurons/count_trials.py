@@ -29,6 +29,13 @@ from onnxfde.neurons.taught import most_taught_steps, taught
 TRIAL_STEPS = 300
 """The most steps of L-BFGS from one start. Measured on random 64-256-10: from 300 to 450 steps the
 error falls by another 0.6 %, which is a third of a neuron of 210."""
+SEEN_STEPS = 100
+"""The same with evidence, which then goes on from there. Chosen; not tuned."""
+TAUGHT_TRIAL = 100
+"""The most steps of L-BFGS on the evidence, for each share. Chosen; not tuned."""
+TRIAL_UNKNOWNS = 300
+"""Unknowns in U′ up to which Levenberg–Marquardt is used, and L-BFGS beyond. Measured on digits:
+with 455 one of its steps takes as long as 30 of L-BFGS."""
 SEARCH_WORK = 1e12
 """Multiplications that L-BFGS may take in one search, about a minute on one core: 512-1024-512 has
 15 steps for each count. Chosen; not tuned."""
@@ -38,9 +45,11 @@ FULL_TRIALS = 10
 SPRINTS = ((6, 20), (2, 60))
 """Rounds of L-BFGS before the best start goes on alone: (how many of the best, for how many steps).
 Chosen; not tuned."""
-TAUGHT_HOPE = 3.0
+TAUGHT_HOPE = 1.5
 """Evidence can lower an error by about this factor: descents on the Gaussian target may end so far
-above ε. Measured on trained glycolysis networks (frontier.md): 0.098 → 0.028 at 6 neurons."""
+above ε. Measured on the networks of frontier.md: by 1.4 at most where errors exceed 1e-3."""
+TAUGHT_LATER = 1.3
+"""What all further shares can lower the error by after the first. Measured there: by 1.2."""
 EVIDENCE_LEVEL = 0.2
 """With evidence, f must fall by this share before the rows are looked at again, because that takes
 as long as some steps. Chosen; not tuned."""
@@ -77,13 +86,9 @@ class CountTrials:
 
     def most_steps(self, count: int) -> int:
         """The most steps that a trial at this count takes."""
-        if self.layers.is_small(count):
-            steps = sum(many * each for many, each in RACE)
-        else:
-            steps = self.steps
-            if starts_at(count, self.layers.problem) > FEW_STARTS:
-                steps += sum(many * each for many, each in SPRINTS)
-        return steps + most_taught_steps(self.layers, count)
+        rounds = self._rounds(count, starts_at(count, self.layers.problem))
+        steps = sum(many * each for many, each in rounds)
+        return steps + most_taught_steps(self.layers, count, TAUGHT_TRIAL)
 
     def _tried(self, count: int, eps: float) -> Iterator[Reduced]:
         """Layers that may be within ε, one after the other."""
@@ -93,49 +98,52 @@ class CountTrials:
             yield self.blocks.candidate(count)
         goal = (eps * TAUGHT_HOPE if seen else eps) ** 2
         fits = [objective.fit(unit(r)) for r in starting_rows(self.blocks, count, objective)]
-        run = self._race if layers.is_small(count) else self._run
-        best = yield from run(fits, goal, EVIDENCE_LEVEL if seen else LEVEL)
-        if best.value <= goal and not self.meter.over:
-            yield from taught(layers, best, self.meter)
+        racing = [(fit, Chase(goal, EVIDENCE_LEVEL if seen else LEVEL)) for fit in fits]
+        best = yield from self._raced(racing)
+        if best is not None and best.value <= goal and not self.meter.over:
+            yield from self._taught(best, eps)
 
-    def _race(
-        self, fits: list[Fit], goal: float, level: float
-    ) -> Generator[Reduced, None, Fit]:
-        """Levenberg–Marquardt from many starts, the best of which go further than the rest."""
-        for many, steps in RACE:
-            chosen, fits = sorted(fits, key=lambda f: f.value)[:many], []
-            for start in chosen:
-                chase, reached = Chase(goal, steps, level), start
-                for reached in islice(damped_steps(self.layers.objective, start), steps):
-                    if chase.follow(reached.value):
-                        yield self._built(reached)
-                    if not self.meter.step(1):
-                        return reached
-                fits.append(reached)
-        return min(fits, key=lambda f: f.value)
-
-    def _run(self, fits: list[Fit], goal: float, level: float) -> Generator[Reduced, None, Fit]:
-        """L-BFGS: short sprints from many starts, then on from the best."""
-        racing = [(fit, Chase(goal, self.steps, level)) for fit in fits]
-        last = (1, self.steps)
-        rounds = (last,) if len(fits) <= FEW_STARTS else (*SPRINTS, last)
+    def _raced(self, racing: list[tuple[Fit, Chase]]) -> Generator[Reduced, None, Fit | None]:
+        """Descents from many starts, the best of which go further than the rest."""
+        rounds = self._rounds(len(racing[0][0].rows), len(racing))
+        steps = sum(each for _, each in rounds)
         for many, each in rounds:
             chosen, racing = sorted(racing, key=lambda r: r[0].value)[:many], []
             for start, chase in chosen:
-                if not chase.hopeless:
-                    start = yield from self._leg(start, chase, each)
-                racing.append((start, chase))
-        return min((fit for fit, _ in racing), key=lambda f: f.value)
+                chase.steps = steps
+                reached = yield from self._leg(start, chase, each)
+                if reached is not None:
+                    racing.append((reached, chase))
+        return min((fit for fit, _ in racing), key=lambda f: f.value, default=None)
 
-    def _leg(self, start: Fit, chase: Chase, steps: int) -> Generator[Reduced, None, Fit]:
-        """L-BFGS from one start, until its chase is over."""
+    def _is_small(self, count: int) -> bool:
+        """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
+        return count * (self.layers.problem.live.inputs + 1) <= TRIAL_UNKNOWNS
+
+    def _rounds(self, count: int, starts: int) -> tuple[tuple[int, int], ...]:
+        """How many of the best go on, for how many steps."""
+        if self._is_small(count):
+            return RACE
+        last = (1, self.steps if self.layers.problem.evidence is None else SEEN_STEPS)
+        return (last,) if starts <= FEW_STARTS else (*SPRINTS, last)
+
+    def _leg(
+        self, start: Fit, chase: Chase, steps: int
+    ) -> Generator[Reduced, None, Fit | None]:
+        """Steps from one start; None if it does not reach the goal, or the time is over."""
         objective, reached = self.layers.objective, start.rows
-        for reached, value in islice(descending(objective, start), steps):
-            if chase.follow(value):
-                yield self._built(objective.fit(unit(reached)))
+        way = damped_steps if self._is_small(len(reached)) else descending
+        for at in islice(way(objective, start), steps):
+            reached = at.rows
+            if chase.follow(at.value):
+                yield self.layers.built(objective.fit(unit(reached)), objective, None)
             if not self.meter.step(1) or chase.hopeless:
-                break
+                return None
         return objective.fit(unit(reached))
 
-    def _built(self, fit: Fit) -> Reduced:
-        return self.layers.built(fit, self.layers.objective, None)
+    def _taught(self, fit: Fit, eps: float) -> Iterator[Reduced]:
+        """Layers fitted to the evidence, as long as they may come within ε."""
+        for found in taught(self.layers, fit, self.meter, TAUGHT_TRIAL):
+            yield found
+            if self.layers.problem.expected_error(found) > TAUGHT_LATER * eps:
+                return

@@ -31,8 +31,13 @@ TAUGHT_LEG = (40, 400)
 """The fewest and the most steps of L-BFGS for each share. Chosen; not tuned."""
 
 
-def taught(layers: FreeLayers, fit: Fit, meter: SearchMeter) -> Iterator[Reduced]:
-    """Layers fitted to the evidence, starting from `fit`, with less and less Gaussian weight."""
+def taught(
+    layers: FreeLayers, fit: Fit, meter: SearchMeter, most: int = TAUGHT_LEG[1]
+) -> Iterator[Reduced]:
+    """Layers fitted to the evidence, starting from `fit`, with less and less Gaussian weight.
+
+    L-BFGS takes at most `most` steps for each weight.
+    """
     problem, evidence = layers.problem, layers.problem.evidence
     if evidence is None:
         return
@@ -48,7 +53,7 @@ def taught(layers: FreeLayers, fit: Fit, meter: SearchMeter) -> Iterator[Reduced
             fit = levenberg_marquardt(objective, start.rows, TAUGHT_STEPS, meter.step)
         else:
             work = STEP_PRODUCTS * len(batch.inputs) * width
-            steps = int(np.clip(TAUGHT_WORK / work, *TAUGHT_LEG))
+            steps = int(np.clip(TAUGHT_WORK / work, TAUGHT_LEG[0], most))
             fit = quasi_newton(objective, start, steps, meter.step)
         reduced = layers.built(fit, objective, evidence.fitted)
         yield reduced
@@ -57,8 +62,8 @@ def taught(layers: FreeLayers, fit: Fit, meter: SearchMeter) -> Iterator[Reduced
         least = problem.rank(reduced)
 
 
-def most_taught_steps(layers: FreeLayers, count: int) -> int:
+def most_taught_steps(layers: FreeLayers, count: int, most: int = TAUGHT_LEG[1]) -> int:
     """The most steps that `taught` takes from `count` neurons."""
     if layers.problem.evidence is None:
         return 0
-    return len(SHARES) * (TAUGHT_STEPS if layers.is_small(count) else TAUGHT_LEG[1])
+    return len(SHARES) * (TAUGHT_STEPS if layers.is_small(count) else most)
