@@ -43,7 +43,7 @@ class CountSearch:
         enough = merged.layer.neurons if merged is not None and unseen else self.top
         meter, coarse = self.trials.meter, self._coarse
         tried = sum(count < enough for count in coarse) + BISECTIONS
-        meter.plan(tried, self.trials.most_steps(coarse[0]) if coarse else 1)
+        meter.plan(tried, max(map(self.trials.most_steps, coarse), default=1))
 
         def passes(count: int) -> bool:
             return count >= enough or self._trial(count, eps, enough) is not None

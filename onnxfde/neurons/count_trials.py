@@ -26,9 +26,8 @@ from onnxfde.neurons.search_meter import SearchMeter
 from onnxfde.neurons.starts import FEW_STARTS, starting_rows, starts_at
 from onnxfde.neurons.taught import most_taught_steps, taught
 
-TRIAL_STEPS = 300
-"""The most steps of L-BFGS from one start. Measured on random 64-256-10: from 300 to 450 steps the
-error falls by another 0.6 %, which is a third of a neuron of 210."""
+TRIAL_STEPS = 450
+"""The most steps of L-BFGS from one start: as many as for a given count (`free_attempts`)."""
 SEEN_STEPS = 100
 """The same with evidence, which then goes on from there. Chosen; not tuned."""
 TAUGHT_TRIAL = 100
@@ -50,6 +49,8 @@ TAUGHT_HOPE = 1.5
 above ε. Measured on the networks of frontier.md: by 1.4 at most where errors exceed 1e-3."""
 TAUGHT_LATER = 1.3
 """What all further shares can lower the error by after the first. Measured there: by 1.2."""
+Rounds = tuple[tuple[int, int], ...]
+"""How many of the best go on, for how many steps."""
 EVIDENCE_LEVEL = 0.2
 """With evidence, f must fall by this share before the rows are looked at again, because that takes
 as long as some steps. Chosen; not tuned."""
@@ -98,19 +99,21 @@ class CountTrials:
             yield self.blocks.candidate(count)
         goal = (eps * TAUGHT_HOPE if seen else eps) ** 2
         fits = [objective.fit(unit(r)) for r in starting_rows(self.blocks, count, objective)]
-        racing = [(fit, Chase(goal, EVIDENCE_LEVEL if seen else LEVEL)) for fit in fits]
-        best = yield from self._raced(racing)
+        level = EVIDENCE_LEVEL if seen else LEVEL
+        rounds = self._rounds(count, len(fits))
+        steps = sum(each for _, each in rounds)
+        best = yield from self._raced([(fit, Chase(goal, steps, level)) for fit in fits], rounds)
         if best is not None and best.value <= goal and not self.meter.over:
             yield from self._taught(best, eps)
 
-    def _raced(self, racing: list[tuple[Fit, Chase]]) -> Generator[Reduced, None, Fit | None]:
+    def _raced(
+        self, racing: list[tuple[Fit, Chase]], rounds: Rounds
+    ) -> Generator[Reduced, None, Fit | None]:
         """Descents from many starts, the best of which go further than the rest."""
-        rounds = self._rounds(len(racing[0][0].rows), len(racing))
-        steps = sum(each for _, each in rounds)
         for many, each in rounds:
-            chosen, racing = sorted(racing, key=lambda r: r[0].value)[:many], []
+            chosen = sorted(racing, key=lambda r: r[0].value * r[1].excess)[:many]
+            racing = []
             for start, chase in chosen:
-                chase.steps = steps
                 reached = yield from self._leg(start, chase, each)
                 if reached is not None:
                     racing.append((reached, chase))
@@ -120,7 +123,7 @@ class CountTrials:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
         return count * (self.layers.problem.live.inputs + 1) <= TRIAL_UNKNOWNS
 
-    def _rounds(self, count: int, starts: int) -> tuple[tuple[int, int], ...]:
+    def _rounds(self, count: int, starts: int) -> Rounds:
         """How many of the best go on, for how many steps."""
         if self._is_small(count):
             return RACE
@@ -135,8 +138,13 @@ class CountTrials:
         way = damped_steps if self._is_small(len(reached)) else descending
         for at in islice(way(objective, start), steps):
             reached = at.rows
-            if chase.follow(at.value):
-                yield self.layers.built(objective.fit(unit(reached)), objective, None)
+            near = chase.follow(at.value)
+            due = chase.due and bool(self.layers.problem.other_metrics)
+            if near or due:
+                found = self.layers.built(objective.fit(unit(reached)), objective, None)
+                if due:
+                    chase.measured(found.error)
+                yield found
             if not self.meter.step(1) or chase.hopeless:
                 return None
         return objective.fit(unit(reached))
