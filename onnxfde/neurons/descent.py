@@ -10,13 +10,15 @@ which makes f about equally curved in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
+from onnxfde.neurons.lbfgs import lbfgs
 from onnxfde.neurons.objective import Fit, Objective
 from onnxfde.numbers import FloatArray
-from onnxfde.threads import few_threads
 
 PATIENCE = 8
 """Levenberg–Marquardt stops if f fell by less than `SLOW` in this many steps. Chosen; not tuned."""
@@ -41,16 +43,21 @@ LEG = 150
 """Steps of L-BFGS after which the lengths of the neurons should be reset. Chosen; not tuned."""
 WEAKEST = 1e-3
 """L-BFGS starts no neuron at less than this share of the longest. Chosen; not tuned."""
-LBFGS = {"maxcor": 30, "ftol": 1e-9, "gtol": 1e-12}
-"""Three times scipy's memory, half its least relative fall of f, and a gradient so small that the
-fall of f decides first. Chosen; not tuned."""
 
-StepsDone = Callable[[int], None]
-"""Is called with the number of steps done since the last call."""
+GoOn = Callable[[int], bool]
+"""Is called with the number of steps done since the last call; false if the descent must end."""
 
 
-def ignore_steps(steps: int) -> None:
-    """Do nothing with the number of steps done."""
+class Waypoint(NamedTuple):
+    """Neurons U′ on the way down, and f(U′)."""
+
+    rows: FloatArray
+    value: float
+
+
+def always(steps: int) -> bool:
+    """Go on, whatever the number of steps done."""
+    return True
 
 
 def unit(rows: FloatArray) -> FloatArray:
@@ -60,22 +67,29 @@ def unit(rows: FloatArray) -> FloatArray:
 
 
 def levenberg_marquardt(
-    objective: Objective, rows: FloatArray, steps: int, tick: StepsDone = ignore_steps
+    objective: Objective, rows: FloatArray, steps: int, go_on: GoOn = always
 ) -> Fit:
     """The neurons that Levenberg–Marquardt reaches from `rows`."""
-    best, damping = objective.fit(unit(rows)), FIRST_DAMPING
-    values = [best.value]
-    for _ in range(steps):
+    best = objective.fit(unit(rows))
+    for best in islice(damped_steps(objective, best), steps):
+        if not go_on(1):
+            break
+    return best
+
+
+def damped_steps(objective: Objective, start: Fit) -> Iterator[Fit]:
+    """The neurons that Levenberg–Marquardt goes through, until f hardly falls."""
+    best, damping, values = start, FIRST_DAMPING, [start.value]
+    while True:
         found, damping = damped_step(objective, best, damping)
         if found is None:
-            break
+            return
         best = found
-        tick(1)
+        yield best
         values.append(best.value)
         stalled = len(values) > PATIENCE and values[-PATIENCE - 1] - values[-1] < SLOW * values[-1]
         if stalled or best.value < FLAT:
-            break
-    return best
+            return
 
 
 def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | None, float]:
@@ -104,25 +118,25 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     return None, damping
 
 
-def quasi_newton(
-    objective: Objective, start: Fit, steps: int, tick: StepsDone = ignore_steps, size: int = 0
-) -> Fit:
-    """The neurons that L-BFGS reaches from `start`; `size` decides how many threads may run."""
-    from scipy.optimize import minimize
+def quasi_newton(objective: Objective, start: Fit, steps: int, go_on: GoOn = always) -> Fit:
+    """The neurons that L-BFGS reaches from `start`."""
+    reached = Waypoint(start.rows, start.value)
+    for reached in islice(descending(objective, start), steps):
+        if not go_on(1):
+            break
+    found = objective.fit(unit(reached.rows))
+    return found if found.value < start.value else start
 
+
+def descending(objective: Objective, start: Fit) -> Iterator[Waypoint]:
+    """The neurons that L-BFGS goes through from `start`, until f hardly falls."""
     lengths = np.linalg.norm(start.outgoing, axis=0) * np.linalg.norm(start.rows, axis=1) ** 2
     lengths = np.maximum(lengths / lengths.max(initial=1e-300), WEAKEST)
     rows = unit(start.rows) * lengths[:, None]
 
-    def value(flat: FloatArray) -> tuple[float, FloatArray]:
+    def slope_at(flat: FloatArray) -> tuple[float, FloatArray]:
         found = objective.fit(flat.reshape(rows.shape))
         return found.value, 2 * found.gradient.ravel()
 
-    options = {"maxiter": steps, "maxfun": 2 * steps, **LBFGS}
-    with few_threads(size):
-        ended = minimize(
-            value, rows.ravel(), jac=True, method="L-BFGS-B", options=options,
-            callback=lambda _: tick(1),
-        )  # fmt: skip
-    found = objective.fit(unit(ended.x.reshape(rows.shape)))
-    return found if found.value < start.value else start
+    for point in lbfgs(slope_at, rows.ravel()):
+        yield Waypoint(point.x.reshape(rows.shape), point.value)

@@ -2,8 +2,8 @@
 
     Σ_r V′_kr u′_r u′_rᵀ ≈ Q_k   for all outputs k, in the metric
 
-The fewest neurons within ε are found by bisection over counts; for each count several layers are
-made (`free_attempts`), and any of them may do. Where nothing may be lost there are two ways, each
+The fewest neurons within ε are found by trying counts (`count_search`, `count_trials`); for a given
+count several layers are made and the best is taken (`free_attempts`). Where nothing may be lost there are two ways, each
 of which can be the better one: a basis of the original neurons (`block_search`), and eigenvectors
 of the outputs (`completed_square`).
 """
@@ -15,12 +15,17 @@ from functools import cached_property
 
 import numpy as np
 
+from onnxfde.deadline import Deadline
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.completed_square import eigen_neurons
+from onnxfde.neurons.count_search import CountSearch
+from onnxfde.neurons.count_trials import CountTrials
 from onnxfde.neurons.free_attempts import FreeAttempts
+from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.refit import refit
+from onnxfde.neurons.search_meter import SearchMeter
 from onnxfde.progress import Progress
 
 MOST_EIGEN = 1e10
@@ -38,12 +43,15 @@ class FreeSearch:
     problem: Problem
     blocks: BlockSearch
     progress: Progress = field(default_factory=Progress)
+    deadline: Deadline = field(default_factory=Deadline)
+    """When to stop and take the best found so far."""
 
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
         problem, kept = self.problem, [self.lossless] if self.lossless else []
         if eps >= problem.floor and problem.live.neurons:
-            found = (self.blocks.within(eps), self._bisected(eps))
+            merged = self.blocks.within(eps)
+            found = (merged, self._counts.within(eps, merged))
             kept += [r for r in found if r and problem.expected_error(r) <= eps]
         return min(kept, key=lambda r: (r.layer.neurons, *problem.rank(r)), default=None)
 
@@ -87,31 +95,30 @@ class FreeSearch:
         reduced = problem.stored(refit(problem.original, start, problem.roundoff), ())
         return reduced if reduced.layer.finite and problem.accepts(reduced, 0.0) else found
 
+    @property
+    def remark(self) -> str | None:
+        """Why the last search ended before its time, if it did."""
+        return self.meter.remark
+
+    @property
+    def cut(self) -> bool:
+        """Whether the deadline ended the last search."""
+        return self.meter.cut
+
+    @cached_property
+    def meter(self) -> SearchMeter:
+        """Reports how far the search is, and knows whether the deadline has ended it."""
+        return SearchMeter(self.progress, self.deadline)
+
+    @cached_property
+    def _layers(self) -> FreeLayers:
+        return FreeLayers(self.problem)
+
     @cached_property
     def _attempts(self) -> FreeAttempts:
-        return FreeAttempts(self.problem, self.blocks, self.progress)
+        return FreeAttempts(self._layers, self.blocks, self.meter)
 
-    def _bisected(self, eps: float) -> Reduced | None:
-        """The fewest neurons within ε by bisection.
-
-        A count is good if any attempt at it is within ε. Attempts are remembered, so that a larger
-        ε never leaves more neurons.
-        """
-        high = self.lossless.layer.neurons if self.lossless else self.problem.live.neurons
-        low, tried, fewest = 0, 0, None
-        while high - low > 1:
-            count, left = (low + high) // 2, (high - low - 1).bit_length()
-            self._attempts.meter.start(tried, tried + left)
-            if self._reaches(count, eps):
-                high = fewest = count
-            else:
-                low = count
-            tried += 1
-        return None if fewest is None else min(self._attempts.at(fewest), key=self.problem.rank)
-
-    def _reaches(self, count: int, eps: float) -> bool:
-        """Whether some attempt at this count is within ε."""
-        problem = self.problem
-        if problem.evidence is None and (problem.lower_bound(count) or 0.0) > eps:
-            return False
-        return any(problem.expected_error(found) <= eps for found in self._attempts.at(count))
+    @cached_property
+    def _counts(self) -> CountSearch:
+        top = self.lossless.layer.neurons if self.lossless else self.problem.live.neurons
+        return CountSearch(CountTrials.planned(self._layers, self.blocks, self.meter, top), top)

@@ -27,6 +27,9 @@ from onnxfde.numbers import FloatArray
 GRAM_ROUNDING = 1e-15
 """Added to the unit diagonal of a Gram matrix, so that equal neurons do not make it singular: a
 few times the machine epsilon."""
+CHOLESKY_FROM = 300
+"""Neurons from which Cholesky's factorisation is used, which needs a part of scipy that takes 0.15 s
+to import. Measured: it saves 0.13 ms of 0.38 at 210 neurons, and 40 ms of 120 at 1,000."""
 FeatureProducts = tuple[FloatArray, FloatArray, FloatArray]
 """⟨φ_r, φ_s⟩, ⟨φ_r, ∂φ_s⟩, ⟨∂φ_r, ∂φ_s⟩."""
 
@@ -108,19 +111,24 @@ def sum_of(arrays: Iterable[FloatArray]) -> FloatArray:
 
 def best_outgoing(gram: FloatArray, overlap: FloatArray, ridge: FloatArray) -> FloatArray:
     """V′ with V′ (G + diag ridge) = overlap, solved for neurons of norm 1."""
-    ridged = gram + np.diag(ridge)
-    scale = np.sqrt(np.diag(ridged))
+    scale = np.sqrt(np.diag(gram) + ridge)
     scale[scale == 0] = 1.0
-    normalised = ridged / np.outer(scale, scale)
-    normalised[np.diag_indices(len(gram))] += GRAM_ROUNDING
-    return np.asarray(np.linalg.solve(normalised, (overlap / scale).T).T / scale)
+    diagonal = (np.diag(gram) + ridge) / scale**2 + GRAM_ROUNDING
+    normalised = gram / scale
+    normalised /= scale[:, None]
+    normalised[np.diag_indices(len(gram))] = diagonal
+    return np.asarray(solved(normalised, (overlap / scale).T).T / scale)
 
 
-def kernel_gradient(weight: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Σ_r weight_rs ∂K(a_r, b_s)/∂b_s."""
-    pull = (weight * (a @ b.T)).T @ a
-    pull[:, -1] -= (weight.T @ a[:, -1] ** 2) * b[:, -1]
-    return np.asarray(4 * pull)
+def solved(symmetric: FloatArray, right: FloatArray) -> FloatArray:
+    """A⁻¹B for a symmetric positive definite A: by Cholesky if A is large, else by LU."""
+    if len(symmetric) >= CHOLESKY_FROM:
+        from scipy.linalg.lapack import dposv
+
+        _, found, failed = dposv(symmetric.T, right)
+        if not failed:
+            return np.asarray(found)
+    return np.asarray(np.linalg.solve(symmetric, right))
 
 
 def kernel_curvature(rows: FloatArray, gram: FloatArray) -> FeatureProducts:
@@ -192,10 +200,30 @@ class Neurons:
         """‖F‖."""
         return norm(self.rows, self.outgoing)
 
+    @cached_property
+    def _buffers(self) -> dict[int, list[FloatArray]]:
+        return {}
+
+    def _buffers_for(self, count: int) -> list[FloatArray]:
+        """Three arrays of all neurons × `count`, kept for the next rows of the same count."""
+        if count not in self._buffers:
+            self._buffers.clear()
+            shape = (count + len(self.rows), count)
+            self._buffers[count] = [np.empty(shape) for _ in range(3)]
+        return self._buffers[count]
+
     def at(self, rows: FloatArray) -> NeuronsView:
-        """The target's neurons seen from these."""
-        overlap = self.outgoing @ kernel(self.rows, rows)
-        return NeuronsView(rows, self, kernel(rows, rows), overlap)
+        """The target's neurons seen from these; valid until it is seen from others."""
+        dot, both, corner = self._buffers_for(len(rows))
+        stacked = np.vstack([rows, self.rows])
+        np.matmul(stacked[:, :-1], rows[:, :-1].T, out=dot)
+        np.multiply.outer(stacked[:, -1], rows[:, -1], out=corner)
+        np.add(dot, corner, out=both)
+        corner += both
+        corner *= dot
+        corner *= 2
+        gram, overlap = corner[: len(rows)].copy(), self.outgoing @ corner[len(rows) :]
+        return NeuronsView(rows, self, gram, overlap, stacked, both, dot)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +234,28 @@ class NeuronsView:
     target: Neurons
     gram: FloatArray
     overlap: FloatArray
+    stacked: FloatArray
+    """The neurons u′, and those of the target."""
+    products: FloatArray
+    """u·u′ between all of them and the neurons u′."""
+    scratch: FloatArray
+    """Of the same size, free to be overwritten."""
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
-        """From Gram matrices: a residual below 1e-8 ‖F‖ is rounding."""
+        """From Gram matrices: a residual below 1e-8 ‖F‖ is rounding.
+
+        With w = [V′ −V]ᵀV′ over all neurons a and b_s = u′_s, half the derivative is
+        Σ_a w_as ∂K(a, b_s)/∂b_s = 4 Σ_a w_as [(a·b_s) a − a_d² b_sd e_d], d the last coordinate.
+        """
         explained = np.sum((2 * self.overlap - outgoing @ self.gram) * outgoing)
-        slope = kernel_gradient(outgoing.T @ outgoing, self.rows, self.rows)
-        slope -= kernel_gradient(self.target.outgoing.T @ outgoing, self.target.rows, self.rows)
-        return max(self.target.total**2 - float(explained), 0.0), slope
+        every = np.hstack([outgoing, -self.target.outgoing])
+        weight = np.matmul(every.T, outgoing, out=self.scratch)
+        corner = self.stacked[:, -1] ** 2 @ weight
+        weight *= self.products
+        pull = weight.T @ self.stacked
+        pull[:, -1] -= corner * self.rows[:, -1]
+        pull *= 4
+        return max(self.target.total**2 - float(explained), 0.0), pull
 
     def curvature(self) -> FeatureProducts:
         """Derivatives of K."""

@@ -16,6 +16,7 @@ import numpy as np
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.kernels import kernel_scale
 from onnxfde.neurons.objective import Objective
+from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.refit import ridged_gram
 from onnxfde.numbers import FloatArray
 
@@ -31,8 +32,7 @@ def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list
     rows, tree = blocks.problem.rows, blocks.tree
     once, twice = (tree.nodes[tree.cut(many)[0]] for many in (count, min(2 * count, tree.neurons)))
     found = [once, strongest(twice, count, objective)]
-    unknowns = count * rows.shape[1]
-    most = next((many for limit, many in STARTS if unknowns <= limit), FEW_STARTS)
+    most = starts_at(count, blocks.problem)
     rng = np.random.default_rng((blocks.problem.seed, count))
     strength = np.linalg.norm(blocks.problem.live.outgoing, axis=0) * kernel_scale(rows)
     odds = strength / strength.sum()
@@ -43,6 +43,12 @@ def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list
         else:
             found.append(rng.normal(size=(count, rows.shape[1])))
     return found
+
+
+def starts_at(count: int, problem: Problem) -> int:
+    """How many starts there are for this many neurons."""
+    unknowns = count * problem.rows.shape[1]
+    return next((many for limit, many in STARTS if unknowns <= limit), FEW_STARTS)
 
 
 def strongest(rows: FloatArray, count: int, objective: Objective) -> FloatArray:

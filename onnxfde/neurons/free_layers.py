@@ -1,0 +1,94 @@
+"""What all attempts at freely chosen neurons of one layer share: the objective, and the way back.
+
+    U′ in whitened coordinates  →  balanced, rounded to the stored type  →  V′ fitted to that  →  error
+
+If 8 bits are to follow, the ridge of the objective is the error that they bring
+(`rounding_noise`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.held_out import Evidence
+from onnxfde.neurons.kernels import mean_square
+from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Target, summed
+from onnxfde.neurons.problem import Problem
+from onnxfde.neurons.rounding_noise import rounding_noise
+
+RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
+"""The ridge by stored type. Those of float32 and float16 worked in prototypes; the other two are
+chosen by the digits of their types, not tuned."""
+MOST_RIDGE = 0.01
+"""The largest ridge in view of 8 bits, so that the fit itself does not suffer. Chosen; not
+tuned."""
+MOST_UNKNOWNS = 500
+"""Unknowns in U′ up to which Levenberg–Marquardt is used, and L-BFGS beyond. Prototypes used it up
+to about 600 unknowns in U′ and V′ together; solving for 500 takes 5 ms."""
+MOST_FORMS = 2_000_000
+"""Numbers in all quadratic forms up to which they are used although neurons would be cheaper,
+because they keep all digits: 16 MB. Chosen; not tuned."""
+MOST_WIDTH = 64
+"""The most coordinates of z for the same. Chosen; not tuned."""
+STEP_PRODUCTS = 6
+"""Matrix products that one evaluation with its gradient takes. An estimate; not measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class FreeLayers:
+    """Makes layers from freely chosen neurons of one problem."""
+
+    problem: Problem
+
+    def built(self, fit: Fit, objective: Objective, evidence: Evidence | None) -> Reduced:
+        """The layer of these neurons as it will be stored, V′ fitted to the rounded U′."""
+        problem, live, metric = self.problem, self.problem.live, self.problem.metric
+        start = replace(live, incoming=metric.unwhiten(fit.rows), outgoing=fit.outgoing)
+        even = problem.evened(start, exact=False)
+        rounded = replace(start, incoming=problem.read_back(even).incoming)
+        if not np.isfinite(rounded.incoming).all():
+            return Reduced(rounded, (), np.inf)
+        rows = metric.whiten(rounded.incoming)
+        fitted = replace(rounded, outgoing=objective.fit(rows).outgoing)
+        if evidence is None:
+            means = live.outgoing @ mean_square(problem.rows) - fitted.outgoing @ mean_square(rows)
+            fitted = replace(fitted, offset=live.offset + means)
+        else:
+            fitted = evidence.centred(fitted)
+        return problem.reduced(problem.read_back(fitted), ())
+
+    @cached_property
+    def gaussian(self) -> Target:
+        """The layer under Gaussian inputs, as quadratic forms or as neurons."""
+        live, rows = self.problem.live, self.problem.rows
+        width = live.inputs + 1
+        size = live.outputs * width**2
+        cheaper = size <= live.neurons * (width + live.outputs)
+        if cheaper or (width <= MOST_WIDTH and size <= MOST_FORMS):
+            return Forms(summed(rows, live.outgoing))
+        return Neurons(rows, live.outgoing)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The Gaussian target alone."""
+        return Objective(((self.gaussian, 1.0),), self.ridge)
+
+    def step_work(self, count: int) -> float:
+        """Multiplications of one evaluation at this count, with its gradient."""
+        live = self.problem.live
+        return STEP_PRODUCTS * count * live.neurons * (live.inputs + live.outputs)
+
+    def is_small(self, count: int) -> bool:
+        """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
+        return count * (self.problem.live.inputs + 1) <= MOST_UNKNOWNS
+
+    @cached_property
+    def ridge(self) -> float:
+        """What the stored type needs, or the variance that rounding to 8 bits brings."""
+        if not self.problem.int8:
+            return RIDGES[self.problem.dtype.name]
+        return min(rounding_noise(self.problem.live, self.problem.samples), MOST_RIDGE)
