@@ -1,0 +1,43 @@
+"""Systems with positive matrices, small and large ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxfde.neurons import positive_matrices
+from onnxfde.neurons.positive_matrices import pivoted_factor, solve_half, solve_positive
+from onnxfde.numbers import FloatArray
+
+
+@pytest.fixture(params=["numpy", "scipy"], autouse=True)
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positive_matrices, "LARGE", 1000 if request.param == "numpy" else 1)
+
+
+def positive(size: int, rank: int) -> FloatArray:
+    rows = np.random.default_rng(0).normal(size=(size, rank))
+    return np.asarray(rows @ rows.T)
+
+
+def test_systems_are_solved() -> None:
+    matrix, right = positive(12, 20), np.random.default_rng(1).normal(size=(12, 3))
+    wanted = np.linalg.solve(matrix, right)
+    np.testing.assert_allclose(solve_positive(matrix.copy(), right), wanted, rtol=1e-9, atol=1e-9)
+    half = solve_half(matrix.copy(), right)
+    np.testing.assert_allclose(half.T @ half, right.T @ wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_a_matrix_that_is_singular_up_to_rounding_is_no_obstacle() -> None:
+    matrix = positive(30, 10)
+    right = matrix[:, :2]
+    half = solve_half(matrix.copy(), right)
+    np.testing.assert_allclose(half.T @ half, matrix[:2, :2], rtol=1e-4)
+
+
+def test_independent_rows_are_found_and_factored() -> None:
+    matrix = positive(30, 10)
+    order, lower = pivoted_factor(matrix.copy(), 1e-9)
+    assert len(order) == 10
+    assert order[0] == np.argmax(np.diag(matrix))
+    np.testing.assert_allclose(lower @ lower.T, matrix[np.ix_(order, order)], rtol=1e-9)
