@@ -17,6 +17,8 @@ from onnxfde.graph.edit import write_layer
 from onnxfde.graph.match import Match, Refusal, find_layers, reread, size_of
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.original_layer import CANCELLATION
+from onnxfde.neurons.problem import Problem
 from onnxfde.options import MergeOptions
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, LayerChange, PassResult
@@ -117,10 +119,17 @@ class MergeNeurons(MergeOptions):
             blocks=reduced.blocks if reduced else tuple((i,) for i in range(before.neurons)),
             eps=None if by_count else self.eps_of(problem.name),
             error=reduced.error if reduced else 0.0,
-            lower_bound=problem.lower_bound(after.neurons),
+            lower_bound=bound_below(problem, after.neurons, reduced),
             measured_error=study.measured_error(after, merged=reduced is not None),
             dtype=problem.dtype.name,
             useful_eps=useful,
             remark=remark,
             activation=before.activation.name,
         )
+
+
+def bound_below(problem: Problem, count: int, found: Reduced | None) -> float | None:
+    """The least error of so many neurons; 0 where the error found is almost that already."""
+    if found is not None and found.error < CANCELLATION and count <= problem.layer.inputs:
+        return 0.0
+    return problem.lower_bound(count)

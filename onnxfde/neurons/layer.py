@@ -102,6 +102,8 @@ class Layer:
     def without_constants(self) -> Layer:
         """Only the neurons that are alive; what the others contribute moves into c."""
         alive = self.alive
+        if alive.all():
+            return self
         constant = self.outgoing[:, ~alive] @ self.activation.value(self.incoming[~alive, -1])
         return replace(self.only(alive), offset=self.offset + constant)
 

@@ -71,7 +71,7 @@ class OriginalLayer:
         """‖F‖: the norm of the centred output."""
         if self.few_features:
             return float(np.linalg.norm(self.summed))
-        if "overlap" in self.__dict__:
+        if self._refitted:
             return float(np.sqrt(max(float(np.vdot(self.overlap, self.layer.outgoing)), 0.0)))
         return quick_norm(self.rows, self.layer.outgoing)
 
@@ -137,7 +137,7 @@ class OriginalLayer:
             if error >= CANCELLATION:
                 return error
         rows = self.metric.whiten(incoming)
-        error = quick_norm(rows, change) / self.total
+        error = (quick_norm if self._refitted else norm)(rows, change) / self.total
         if error < CANCELLATION and features_fit(*rows.shape):
             error = float(np.linalg.norm(summed_features(rows, change))) / self.total
         return error
@@ -156,7 +156,12 @@ class OriginalLayer:
         """Whether the sum with T takes fewer products than that over the difference."""
         own = self.layer.neurons
         new = max(different - own, 0)
-        return "overlap" in self.__dict__ and 2 * new * own + neurons**2 < different**2
+        return self._refitted and 2 * new * own + neurons**2 < different**2
+
+    @property
+    def _refitted(self) -> bool:
+        """Whether `overlap` is known: whoever fits outgoing weights has asked for it."""
+        return "overlap" in self.__dict__
 
     def _expanded_error(self, other: Layer) -> float:
         """‖F‖² − 2⟨V′, T⟩ + ⟨V′K′, V′⟩ as a relative error."""

@@ -47,7 +47,7 @@ def summed_square(members: FloatArray) -> FloatArray:
     """Rows r_j with Σ r_j r_jᵀ = Σ u_i u_iᵀ, as few as the rank allows, largest first."""
     if len(members) == 1:
         return members
-    _, values, vectors = np.linalg.svd(members, full_matrices=False)
+    _, values, vectors = np.linalg.svd(as_few_rows(members), full_matrices=False)
     rank = max(int(np.sum(values > RANK_TOLERANCE * values[0])), 1)
     return np.asarray(values[:rank, None] * vectors[:rank])
 
@@ -69,6 +69,12 @@ def shared_direction(layer: Layer, block: list[int]) -> FloatArray:
     if len(block) == 1:
         return np.asarray(layer.incoming[block[0]])
     weight = np.sqrt(np.linalg.norm(layer.outgoing[:, block], axis=0))
-    return np.asarray(
-        np.linalg.svd(layer.incoming[block] * weight[:, None], full_matrices=False)[2][0]
-    )
+    members = as_few_rows(layer.incoming[block] * weight[:, None])
+    return np.asarray(np.linalg.svd(members, full_matrices=False)[2][0])
+
+
+def as_few_rows(members: FloatArray) -> FloatArray:
+    """No more rows than columns, with the same sum of squares u uᵀ."""
+    if len(members) <= members.shape[1]:
+        return members
+    return np.asarray(np.linalg.qr(members, mode="r"))
