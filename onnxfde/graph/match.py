@@ -186,6 +186,7 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     check_fit(incoming, outgoing, "Flatten" in involved)
     outgoing = with_carrier(graph, outgoing)
     rows = np.column_stack([incoming.weight, incoming.bias])
+    incoming = replace(incoming, weight=rows[:, :-1])  # a view: the weights are held once
     layer = Layer(rows, outgoing.weight, outgoing.bias, activation_of(graph, node) or SQUARE)
     p = None
     if not plain:
