@@ -20,6 +20,7 @@ from onnxfde.command.json_output import (
     refuse_outputs,
     write_json,
 )
+from onnxfde.threads import spare_threads
 
 
 def inspect_command(
@@ -34,6 +35,7 @@ def inspect_command(
 
     Prints one row per layer, then what is left alone and why.
     """
+    spare_threads(model)
     from onnxfde import inspection
     from onnxfde.command.inspection_table import show_inspection
     from onnxfde.command.progress_bar import progress_bar
