@@ -113,7 +113,9 @@ def rows_of(shapes: tuple[str, ...], cores: int) -> list[tuple[object, ...]]:
         busy = {(shape, name): found for shape in shapes for name, found in figures(shape, cores)}
     rows = list[tuple[object, ...]]()
     for (shape, name), found in sorted(idle.items(), key=lambda item: item[0][1]):
-        times = [f"{ms:.1f} ms" for ms in (*found, *busy[shape, name])]
+        times = [
+            f"{ms:.3g} ms" if ms < 1000 else f"{ms:.0f} ms" for ms in (*found, *busy[shape, name])
+        ]
         taken = "1 thread" if weights(shape) < SMALL_PROBLEM else "all"
         taken = "all (its own choice)" if "onnxruntime" in name else taken
         rows.append((name, shape, f"{weights(shape):,}", *times, taken))

@@ -17,8 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SMALL_PROBLEM = 1_000_000
-"""Weights of a layer below which one thread is used. Chosen by benchmarks/threads.md: at this size a
-second thread saves a tenth of a merge tree on idle cores, and takes four times as long on busy ones."""
+"""Weights of a layer below which one thread is used. Chosen by benchmarks/threads.md: at this size
+a second thread saves a tenth of the time of a merge tree on idle cores, and makes it take four
+times as long on busy ones."""
 SMALL_MODEL = 4 * SMALL_PROBLEM
 """Bytes below which a model file is small: its layers have fewer float32 weights than that."""
 LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
