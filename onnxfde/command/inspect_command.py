@@ -21,6 +21,7 @@ from onnxfde.command.json_output import (
     write_json,
 )
 from onnxfde.command.quick_imports import importing
+from onnxfde.threads import spare_threads
 
 
 def inspect_command(
@@ -35,6 +36,7 @@ def inspect_command(
 
     Prints one row per layer, then what is left alone and why.
     """
+    spare_threads(model)
     with importing():
         from onnxfde import inspection
         from onnxfde.command.inspection_table import show_inspection

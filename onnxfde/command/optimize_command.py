@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +42,7 @@ from onnxfde.options import (
     Relation,
     Semantics,
 )
+from onnxfde.threads import spare_threads
 
 if TYPE_CHECKING:
     from onnxfde.report import Report
@@ -52,8 +51,6 @@ UNCHANGED = 3
 """The exit code of --fail-if-unchanged."""
 METHOD_OPTIONS = "Other methods, to compare with the paper"
 """The heading of the options that users need least."""
-SMALL_MODEL = 4_000_000
-"""Bytes below which a model is small: a million float32 numbers, as in `threads.py`."""
 
 
 @dataclass(frozen=True)
@@ -254,12 +251,3 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     left = given.json_file if dry or given.json_file == STDOUT else None
     write_json(left, report.to_json(), None if dry else given.out)
     return report
-
-
-def spare_threads(*models: Path) -> None:
-    """Limit BLAS to one thread for small models; must be called before numpy is imported."""
-    size = 0
-    with suppress(OSError):  # what is wrong with the file is said when it is read
-        size = sum(model.stat().st_size for model in models)
-    if size < SMALL_MODEL:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -40,6 +40,7 @@ from onnxfde.numbers import Array
 from onnxfde.progress import Progress
 from onnxfde.running.outputs import joined, output_array
 from onnxfde.running.samples import Samples
+from onnxfde.threads import ALLOWED
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
@@ -136,6 +137,8 @@ def session_options(folder: Path | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = LOG_FATAL_ONLY
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if ALLOWED is not None:
+        options.intra_op_num_threads = ALLOWED
     if folder is not None:
         key = "session.model_external_initializers_file_folder_path"
         options.add_session_config_entry(key, str(folder.resolve()))
