@@ -1,6 +1,6 @@
 """When a search must end, if a user gave it only so much time.
 
-    end of layer i = now + (end of all − now) · work_i / Σ_{j ≥ i} work_j
+end of layer i = now + (end of all − now) · work_i / Σ_{j ≥ i} work_j
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ class Deadline:
     clock: Callable[[], float] = time.monotonic
 
     @classmethod
-    def after(
-        cls, seconds: float | None, clock: Callable[[], float] = time.monotonic
-    ) -> Deadline:
+    def after(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Deadline:
         """So many seconds from now; never if that is None."""
         return cls(None if seconds is None else clock() + seconds, clock)
 

@@ -3,9 +3,9 @@
     Σ_r V′_kr u′_r u′_rᵀ ≈ Q_k   for all outputs k, in the metric
 
 The fewest neurons within ε are found by trying counts (`count_search`, `count_trials`); for a given
-count several layers are made and the best is taken (`free_attempts`). Where nothing may be lost there are two ways, each
-of which can be the better one: a basis of the original neurons (`block_search`), and eigenvectors
-of the outputs (`completed_square`).
+count several layers are made and the best is taken (`free_attempts`). Where nothing may be lost
+there are two ways, each of which can be the better one: a basis of the original neurons
+(`block_search`), and eigenvectors of the outputs (`completed_square`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How far a search over counts is, and whether it may go on.
 
-    done = finished counts · steps of a count + steps at the present count,    total is fixed
+done = finished counts · steps of a count + steps at the present count,    total is fixed
 """
 
 from __future__ import annotations
