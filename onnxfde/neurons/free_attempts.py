@@ -64,6 +64,13 @@ class FreeAttempts:
             steps = (LEGS - 1 + (starts if starts > FEW_STARTS else 1)) * LEG
         return steps + most_taught_steps(self.layers, count)
 
+    def most_work(self, count: int) -> float:
+        """Multiplications that attempts at this count take at most."""
+        each = self.layers.step_work(count)
+        if self.layers.is_small(count):
+            each += (count * (self.layers.problem.live.inputs + 1)) ** 3
+        return self.most_steps(count) * each
+
     def _making(self, count: int) -> Iterator[Reduced]:
         """The refitted merge, then neurons moved downhill, then taught by the evidence."""
         yield self.blocks.candidate(count)

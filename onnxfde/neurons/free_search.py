@@ -115,8 +115,7 @@ class FreeSearch:
         if found is None:
             return []
         count = found.layer.neurons
-        steps = self._attempts.most_steps(count)
-        if self.meter.cut or steps * self._layers.step_work(count) > POLISHING_WORK:
+        if self.meter.cut or self._attempts.most_work(count) > POLISHING_WORK:
             return [found]
         return [found, *self._attempts.at(count)]
 

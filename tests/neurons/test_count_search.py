@@ -42,7 +42,7 @@ def ticking(ticks: int) -> Deadline:
 
 def wide_layer() -> Layer:
     """Its neurons can be reduced by a fifth at ε = 0.3, and merging removes fewer."""
-    return random_layer(12, 60, 20)
+    return random_layer(8, 40, 12)
 
 
 def test_it_tries_few_counts_and_never_more_than_planned() -> None:
@@ -52,8 +52,8 @@ def test_it_tries_few_counts_and_never_more_than_planned() -> None:
     assert found is not None
     counts = [int(text.split()[0]) for text in told]
     assert counts == list(range(1, len(counts) + 1))
-    assert len(counts) <= 1 + BISECTIONS + math.log(60) / -math.log(0.7)
-    assert told[-1].endswith(f"best {found.layer.neurons} of 60 neurons")
+    assert len(counts) <= 1 + BISECTIONS + math.log(40) / -math.log(0.7)
+    assert told[-1].endswith(f"best {found.layer.neurons} of 40 neurons")
     assert search.remark is None
 
 
@@ -68,7 +68,7 @@ def test_progress_never_runs_backwards_and_its_total_is_fixed() -> None:
 
 
 def test_a_layer_that_needs_all_its_neurons_is_given_up_after_one_trial() -> None:
-    layer, told = random_layer(40, 50, 40), []
+    layer, told = random_layer(40, 50, 40), list[str]()
     search = search_of(layer, Progress(found=told.append))
     found = search.within(0.01)
     assert left(layer, found) == left(layer, search.blocks.within(0.01))
@@ -107,7 +107,7 @@ def test_more_time_never_leaves_more_neurons_and_enough_is_as_good_as_no_limit()
 def test_without_time_a_wanted_count_is_the_refitted_merge() -> None:
     layer = wide_layer()
     search = search_of(layer, deadline=ticking(1))
-    found, merged = search.at_most(40), search.blocks.at_most(40)
+    found, merged = search.at_most(20), search.blocks.at_most(20)
     assert found is not None
     assert merged is not None
     assert search.cut
@@ -156,7 +156,7 @@ def test_a_higher_goal_looks_wherever_a_lower_one_does(values: list[float], goal
 
 
 def test_lbfgs_goes_down_to_the_minimum_of_a_stretched_bowl_and_of_a_bent_valley() -> None:
-    stretch = np.geomspace(1, 1e4, 30)
+    stretch = np.geomspace(1, 100, 30)
 
     def bowl(x: FloatArray) -> tuple[float, FloatArray]:
         return float(stretch @ x**2), 2 * stretch * x
