@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxfde import __version__
+from onnxfde.deadline import Deadline
 from onnxfde.errors import DataError, VerificationError
 from onnxfde.graph import files
 from onnxfde.graph.large_files import whole_model
@@ -123,7 +124,8 @@ class Optimization:
         if limit is not None:
             settings["max_certified_error"] = [limit, inputs.box_given]
         memory = None if limit is None else dict[Hashable, Any]()
-        return cls(source, options, Context(inputs, progress, memory), settings)
+        context = Context(inputs, progress, memory, Deadline.after(options.time_limit))
+        return cls(source, options, context, settings)
 
     @cached_property
     def side_by_side(self) -> SideBySide:
@@ -188,7 +190,7 @@ class Optimization:
         compared = self.compared(result.graph)
         self.require_lossless(result, compared)
         certificate = certificate and certificate.beside(compared.before, compared.after)
-        graph = self.stamped(result.graph)
+        graph = self.stamped(result.graph, result.layers)
         original = self.source.graph.model
         report = self.report(
             parameters=Change(count_parameters(original), count_parameters(graph.model)),
@@ -230,7 +232,7 @@ class Optimization:
         """A result in 8 bits, compared with the original again."""
         before = done.report
         result = quantize.apply(Graph(done.kept, self.source.graph.folder), self.context)
-        graph = self.stamped(result.graph)
+        graph = self.stamped(result.graph, before.layers)
         try:
             compared = self.compared(graph)
         except VerificationError as reason:
@@ -253,17 +255,25 @@ class Optimization:
         )
         return self.result(graph.model, report)
 
-    def stamped(self, graph: Graph) -> Graph:
+    def stamped(self, graph: Graph, layers: tuple[LayerChange, ...]) -> Graph:
         """A copy whose metadata says how it was made."""
         copy = graph.copied()
-        stamp(copy, __version__, self.settings)
+        stamp(copy, __version__, self.settings_of(layers))
         return copy
+
+    def settings_of(self, layers: tuple[LayerChange, ...]) -> dict[str, Any]:
+        """The settings, with the time limit if it ended a search.
+
+        No run has that setting when it begins: such a result is not taken for finished work.
+        """
+        cut = any(layer.cut for layer in layers)
+        return {**self.settings, "time_limit": self.options.time_limit} if cut else self.settings
 
     def report(self, **findings: Any) -> Report:
         """A report on this run."""
         return Report(
             version=__version__,
-            settings=self.settings,
+            settings=self.settings_of(findings.get("layers", ())),
             input_sha256=self.source.sha256,
             assumed=self.context.inputs.assumption,
             seconds=dict(self.context.progress.seconds),

@@ -43,8 +43,8 @@ CHOICES = {
     "linkage": Linkage,
     "int8": Int8,
 }
-NUMBERS = {"eps": Real, "keep": Real, "max_certified_error": Real, "neurons": Integral,
-           "seed": Integral}  # fmt: skip
+NUMBERS = {"eps": Real, "keep": Real, "max_certified_error": Real, "time_limit": Real,
+           "neurons": Integral, "seed": Integral}  # fmt: skip
 """The kind of number that an option takes; some may be None."""
 FLAGS = ("verify", "certify", "force")
 """Options that are true or false; `certify` may be None."""
@@ -226,6 +226,8 @@ class Options(MergeOptions):
     """Bound the change of every output for all inputs in the range; None: only if that is cheap."""
     max_certified_error: float | None = None
     """Merge only as much as keeps that bound within this."""
+    time_limit: float | None = None
+    """Seconds from the start after which minimal takes the best it has found so far."""
     force: bool = False
     """Optimize a model again even if onnxfde made it with the same settings."""
 
@@ -233,6 +235,7 @@ class Options(MergeOptions):
         """Refuse options that make no sense, alone or together."""
         super().__post_init__()
         self._check_proof()
+        self._check_time()
 
     @classmethod
     def given(cls, eps: float | None, **more: Unpack[MoreOptions]) -> Options:
@@ -264,6 +267,15 @@ class Options(MergeOptions):
             raise UsageError(f"{option} cannot hold for --int8, which rounds every value: drop one")
         if self.int8 == "static" and self.data is None:
             raise UsageError("--int8 static measures ranges on real inputs: give --data")
+
+    def _check_time(self) -> None:
+        limit = self.time_limit
+        if limit is not None and not (math.isfinite(limit) and limit > 0):
+            raise UsageError(f"--time-limit {limit} is not a number of seconds > 0")
+        if limit is not None and self.quotient_used != "minimal":
+            raise UsageError(
+                "--time-limit needs --quotient minimal: the others do not search, and always finish"
+            )
 
     @property
     def range_used(self) -> Range:
@@ -300,4 +312,5 @@ class MoreOptions(TypedDict, total=False):
     verify: bool
     certify: bool | None
     max_certified_error: float | None
+    time_limit: float | None
     force: bool

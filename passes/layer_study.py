@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
@@ -58,6 +59,17 @@ class LayerStudy:
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
     wider_samples: FloatArray | None = None
     """Inputs of the layer under another assumption."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the time limit ended the last search."""
+        return isinstance(self.frontier, FreeSearch) and self.frontier.cut
+
+    @property
+    def remarks(self) -> str | None:
+        """The warning, and why the last search ended early, if it did."""
+        ended = self.frontier.remark if isinstance(self.frontier, FreeSearch) else None
+        return "; ".join(filter(None, (self.remark, ended))) or None
 
     def measured_error(self, after: Layer, merged: bool) -> float:
         """The change on rows kept for the verdict, else on rows held out, else on the samples.
@@ -111,6 +123,8 @@ class LayerStudies:
     """On the samples that are kept for the verdict."""
     wider: RecordedPair | None
     """On inputs under another assumption, if there is no data."""
+    deadline: Deadline = field(default_factory=Deadline)
+    """When the search at the present layer must end."""
     replaced: tuple[Reduced, ...] = ()
     """What the layers merged so far became."""
     passed: tuple[str, ...] = ()
@@ -198,7 +212,7 @@ class LayerStudies:
         fault = storage_fault(now.layer, inputs.samples, problem.dtype, spelled) or problem.fault
         if fault:
             raise NoMatch(fault)
-        frontier = frontier_of(problem, self.options, progress)
+        frontier = frontier_of(problem, self.options, progress, self.deadline)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
         return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
 
@@ -222,7 +236,9 @@ def needs_evidence(options: MergeOptions) -> bool:
     return options.quotient_used == "minimal"
 
 
-def frontier_of(problem: Problem, options: MergeOptions, progress: Progress) -> Frontier:
+def frontier_of(
+    problem: Problem, options: MergeOptions, progress: Progress, deadline: Deadline
+) -> Frontier:
     """The frontier of a layer by the method that the options ask for."""
     if options.semantics != "budget":
         return ThresholdFrontier(
@@ -235,4 +251,6 @@ def frontier_of(problem: Problem, options: MergeOptions, progress: Progress) -> 
             progress=progress,
         )
     blocks = BlockSearch(problem, options.quotient_used != "single", progress)
-    return FreeSearch(problem, blocks, progress) if options.quotient_used == "minimal" else blocks
+    if options.quotient_used != "minimal":
+        return blocks
+    return FreeSearch(problem, blocks, progress, deadline)

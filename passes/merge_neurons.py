@@ -9,6 +9,7 @@ decides how many neurons replace a block. `erode`: the same with distances as ER
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -59,6 +60,9 @@ class MergeNeurons(MergeOptions):
                 try:
                     with progress.timed("match"):
                         now = reread(work, found) if studies.replaced else found
+                    studies.deadline = context.deadline.for_part(
+                        share_of_work(chosen[number - 1 :])
+                    )
                     changes.append(self.merged(work, now, found, studies, context))
                     outcome.text = changes[-1].outcome
                 except NoMatch as reason:
@@ -101,7 +105,7 @@ class MergeNeurons(MergeOptions):
         self, study: LayerStudy, reduced: Reduced | None, useful: float | None
     ) -> LayerChange:
         """What the report says about a layer."""
-        problem, remark = study.problem, study.remark
+        problem, remark = study.problem, study.remarks
         fault = problem.storage_fault(reduced.layer) if reduced else None
         if fault:
             reduced, remark = None, f"left alone, because if merged {fault}"
@@ -125,6 +129,7 @@ class MergeNeurons(MergeOptions):
             useful_eps=useful,
             remark=remark,
             activation=before.activation.name,
+            cut=study.cut,
         )
 
 
@@ -133,3 +138,9 @@ def bound_below(problem: Problem, count: int, found: Reduced | None) -> float | 
     if found is not None and found.error < CANCELLATION and count <= problem.layer.inputs:
         return 0.0
     return problem.lower_bound(count)
+
+
+def share_of_work(left: Sequence[Match]) -> float:
+    """What searching the first of the layers that are left takes, of what all of them take."""
+    works = [m.layer.neurons**2 * (m.layer.inputs + m.layer.outputs) for m in left]
+    return works[0] / max(sum(works), 1)

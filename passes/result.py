@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from onnxfde.deadline import Deadline
 from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
@@ -42,6 +43,8 @@ class LayerChange:
     """An ε at which something would merge, if nothing did."""
     remark: str | None = None
     activation: str = "square"
+    cut: bool = False
+    """Whether the time limit ended the search for fewer neurons."""
 
     @property
     def changed(self) -> bool:
@@ -131,6 +134,9 @@ class Context:
     memory: dict[Hashable, Any] | None = None
     """What passes have computed, so that applying one again with another ε is quick; None to keep
     nothing."""
+
+    deadline: Deadline = field(default_factory=Deadline)
+    """When searches must end, if the user is in a hurry."""
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` returns; with a memory it is called only once per key."""

@@ -25,7 +25,7 @@ FILES = {
 RUNNER = "onnxfde.machines.targets.runner"
 RUNTIME = "onnxfde.running.runtime"
 
-LEAVES = {"errors", "memory", "numbers", "options", "progress", "threads"}
+LEAVES = {"deadline", "errors", "memory", "numbers", "options", "progress", "threads"}
 TOP = {"inspection", "optimization", "pipeline", "report"}
 BELOW = {
     "leaves": set(),

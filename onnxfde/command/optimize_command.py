@@ -121,6 +121,14 @@ class OptimizeArguments:
             metavar="E", help="Merge only as much as keeps the certified change of outputs below E."
         ),
     ] = None
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="End the search for fewer neurons so long after the start and take the best so "
+            "far, never worse than --quotient refit; that, proof and verification always finish.",
+        ),
+    ] = None
     force: Annotated[
         bool,
         typer.Option("--force", help="Optimize again even what onnxfde made with these settings."),
@@ -205,6 +213,7 @@ class OptimizeArguments:
             certify=self.certify,
             max_certified_error=self.max_certified_error,
             int8=self.int8,
+            time_limit=self.time_limit,
             force=self.force,
         )
 

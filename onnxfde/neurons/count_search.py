@@ -25,6 +25,8 @@ COARSEST = 0.01
 """Bisection ends when its bounds are this share apart. Chosen; not tuned."""
 BISECTIONS = math.ceil(math.log2((1 - NEXT_SHARE) / COARSEST))
 """The most counts that bisection tries."""
+POLISHED = 1
+"""How many counts are tried again afterwards, to lower the error there (`free_search`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +44,13 @@ class CountSearch:
         unseen = self.trials.layers.problem.evidence is None
         enough = merged.layer.neurons if merged is not None and unseen else self.top
         meter, coarse = self.trials.meter, self._coarse
-        tried = sum(count < enough for count in coarse) + BISECTIONS
+        tried = sum(count < enough for count in coarse) + BISECTIONS + POLISHED
         meter.plan(tried, max(map(self.trials.most_steps, coarse), default=1))
 
         def passes(count: int) -> bool:
             return count >= enough or self._trial(count, eps, enough) is not None
 
-        high, low = self.top, next((count for count in coarse if not passes(count)), 0)
+        low = next((count for count in coarse if not passes(count)), 0)
         high = min((count for count in coarse if count > low), default=self.top)
         if coarse and low == coarse[0]:
             share = f"{low / self.top:.0%}".replace("%", " %")
@@ -56,7 +58,7 @@ class CountSearch:
         while high < self.top and high - low > max(1.0, COARSEST * high) and not meter.over:
             count = (low + high) // 2
             low, high = (low, count) if passes(count) else (count, high)
-        return self._found.get(high) if high < enough else None
+        return self._found.get((high, eps)) if high < enough else None
 
     @cached_property
     def _coarse(self) -> list[int]:
@@ -68,8 +70,8 @@ class CountSearch:
         return counts
 
     @cached_property
-    def _found(self) -> dict[int, Reduced]:
-        """What the last trial that succeeded found, by count."""
+    def _found(self) -> dict[tuple[int, float], Reduced]:
+        """What trials found, by count and ε: what was tried before must not decide."""
         return {}
 
     @cached_property
@@ -79,15 +81,15 @@ class CountSearch:
 
     def _trial(self, count: int, eps: float, enough: int) -> Reduced | None:
         """What a trial at this count finds within ε; what is known already is not tried again."""
-        meter, known = self.trials.meter, self._found.get(count)
-        if known is not None and self.trials.layers.problem.expected_error(known) <= eps:
-            return known
+        meter = self.trials.meter
+        if (count, eps) in self._found:
+            return self._found[count, eps]
         if eps <= self._failed.get(count, -1.0) or meter.over:
             return None
         meter.start()
         found = self.trials.within(count, eps)
         if found is not None:
-            self._found[count] = found
+            self._found[count, eps] = found
         elif not meter.cut:
             self._failed[count] = eps
         meter.finish(count if found else enough, self.trials.layers.problem.layer.neurons)

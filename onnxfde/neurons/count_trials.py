@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.chase import LEVEL, Chase
-from onnxfde.neurons.descent import damped_steps, descending, unit
+from onnxfde.neurons.descent import Waypoint, damped_steps, descending, unit
 from onnxfde.neurons.free_attempts import FEWEST_STEPS, RACE
 from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
@@ -49,7 +49,7 @@ TAUGHT_HOPE = 1.5
 above ε. Measured on the networks of frontier.md: by 1.4 at most where errors exceed 1e-3."""
 TAUGHT_LATER = 1.3
 """What all further shares can lower the error by after the first. Measured there: by 1.2."""
-Rounds = tuple[tuple[int, int], ...]
+TrialRounds = tuple[tuple[int, int], ...]
 """How many of the best go on, for how many steps."""
 EVIDENCE_LEVEL = 0.2
 """With evidence, f must fall by this share before the rows are looked at again, because that takes
@@ -107,7 +107,7 @@ class CountTrials:
             yield from self._taught(best, eps)
 
     def _raced(
-        self, racing: list[tuple[Fit, Chase]], rounds: Rounds
+        self, racing: list[tuple[Fit, Chase]], rounds: TrialRounds
     ) -> Generator[Reduced, None, Fit | None]:
         """Descents from many starts, the best of which go further than the rest."""
         for many, each in rounds:
@@ -123,7 +123,7 @@ class CountTrials:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
         return count * (self.layers.problem.live.inputs + 1) <= TRIAL_UNKNOWNS
 
-    def _rounds(self, count: int, starts: int) -> Rounds:
+    def _rounds(self, count: int, starts: int) -> TrialRounds:
         """How many of the best go on, for how many steps."""
         if self._is_small(count):
             return RACE
@@ -133,10 +133,8 @@ class CountTrials:
     def _leg(self, start: Fit, chase: Chase, steps: int) -> Generator[Reduced, None, Fit | None]:
         """Steps from one start; None if it does not reach the goal, or the time is over."""
         objective, reached = self.layers.objective, start.rows
-        way = damped_steps if self._is_small(len(reached)) else descending
-        for at in islice(way(objective, start), steps):
-            reached = at.rows
-            near = chase.follow(at.value)
+        for reached, value in islice(self._way(start), steps):
+            near = chase.follow(value)
             due = chase.due and bool(self.layers.problem.other_metrics)
             if near or due:
                 found = self.layers.built(objective.fit(unit(reached)), objective, None)
@@ -146,6 +144,13 @@ class CountTrials:
             if not self.meter.step(1) or chase.hopeless:
                 return None
         return objective.fit(unit(reached))
+
+    def _way(self, start: Fit) -> Iterator[Waypoint]:
+        """Where the descent from one start goes through."""
+        objective = self.layers.objective
+        if not self._is_small(len(start.rows)):
+            return descending(objective, start)
+        return (Waypoint(fit.rows, fit.value) for fit in damped_steps(objective, start))
 
     def _taught(self, fit: Fit, eps: float) -> Iterator[Reduced]:
         """Layers fitted to the evidence, as long as they may come within ε."""

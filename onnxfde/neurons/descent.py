@@ -71,7 +71,8 @@ def levenberg_marquardt(
 ) -> Fit:
     """The neurons that Levenberg–Marquardt reaches from `rows`."""
     best = objective.fit(unit(rows))
-    for best in islice(damped_steps(objective, best), steps):
+    for found in islice(damped_steps(objective, best), steps):
+        best = found
         if not go_on(1):
             break
     return best
@@ -120,11 +121,12 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
 
 def quasi_newton(objective: Objective, start: Fit, steps: int, go_on: GoOn = always) -> Fit:
     """The neurons that L-BFGS reaches from `start`."""
-    reached = Waypoint(start.rows, start.value)
-    for reached in islice(descending(objective, start), steps):
+    reached = start.rows
+    for at in islice(descending(objective, start), steps):
+        reached = at.rows
         if not go_on(1):
             break
-    found = objective.fit(unit(reached.rows))
+    found = objective.fit(unit(reached))
     return found if found.value < start.value else start
 
 

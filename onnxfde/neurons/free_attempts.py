@@ -47,7 +47,7 @@ class FreeAttempts:
     def at(self, count: int) -> list[Reduced]:
         """All attempts at this number of neurons; the first is the refitted merge."""
         if count not in self._made:
-            self.meter.plan(1, self._most_steps(count))
+            self.meter.start()
             self._made[count] = list(self._making(count))
         return self._made[count]
 
@@ -55,7 +55,7 @@ class FreeAttempts:
     def _made(self) -> dict[int, list[Reduced]]:
         return {}
 
-    def _most_steps(self, count: int) -> int:
+    def most_steps(self, count: int) -> int:
         """The most steps that attempts at this count take."""
         if self.layers.is_small(count):
             steps = sum(many * each for many, each in RACE)
@@ -63,6 +63,13 @@ class FreeAttempts:
             starts = starts_at(count, self.layers.problem)
             steps = (LEGS - 1 + (starts if starts > FEW_STARTS else 1)) * LEG
         return steps + most_taught_steps(self.layers, count)
+
+    def most_work(self, count: int) -> float:
+        """Multiplications that attempts at this count take at most."""
+        each = self.layers.step_work(count)
+        if self.layers.is_small(count):
+            each += (count * (self.layers.problem.live.inputs + 1)) ** 3
+        return self.most_steps(count) * each
 
     def _making(self, count: int) -> Iterator[Reduced]:
         """The refitted merge, then neurons moved downhill, then taught by the evidence."""

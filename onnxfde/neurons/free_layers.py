@@ -1,6 +1,6 @@
 """What all attempts at freely chosen neurons of one layer share: the objective, and the way back.
 
-    U′ in whitened coordinates  →  balanced, rounded to the stored type  →  V′ fitted to that  →  error
+    U′ in whitened coordinates  →  balanced, rounded as stored  →  V′ fitted to that  →  error
 
 If 8 bits are to follow, the ridge of the objective is the error that they bring
 (`rounding_noise`).

@@ -3,9 +3,9 @@
     Σ_r V′_kr u′_r u′_rᵀ ≈ Q_k   for all outputs k, in the metric
 
 The fewest neurons within ε are found by trying counts (`count_search`, `count_trials`); for a given
-count several layers are made and the best is taken (`free_attempts`). Where nothing may be lost there are two ways, each
-of which can be the better one: a basis of the original neurons (`block_search`), and eigenvectors
-of the outputs (`completed_square`).
+count several layers are made and the best is taken (`free_attempts`). Where nothing may be lost
+there are two ways, each of which can be the better one: a basis of the original neurons
+(`block_search`), and eigenvectors of the outputs (`completed_square`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from onnxfde.progress import Progress
 MOST_EIGEN = 1e10
 """Outputs × inputs³ up to which eigenvectors of all outputs are computed, 1 to 2 s on one core.
 Chosen; not tuned."""
+POLISHING_WORK = 1e9
+"""Multiplications up to which the error is lowered further at the count that a search found, where
+descents end as soon as they are within ε: less than a second on one core. Chosen; not tuned."""
 TIE = 1.05
 """A lossless layer is preferred to one whose measured error is smaller by at most this factor.
 Chosen; not tuned."""
@@ -51,7 +54,7 @@ class FreeSearch:
         problem, kept = self.problem, [self.lossless] if self.lossless else []
         if eps >= problem.floor and problem.live.neurons:
             merged = self.blocks.within(eps)
-            found = (merged, self._counts.within(eps, merged))
+            found = (merged, *self._polished(self._counts.within(eps, merged)))
             kept += [r for r in found if r and problem.expected_error(r) <= eps]
         return min(kept, key=lambda r: (r.layer.neurons, *problem.rank(r)), default=None)
 
@@ -61,7 +64,9 @@ class FreeSearch:
         enough = known is not None and known.layer.neurons <= count
         if count >= problem.live.neurons or (enough and problem.inherited_error < problem.floor):
             return known
+        self.meter.plan(1, self._attempts.most_steps(count))
         best = min(self._attempts.at(count), key=problem.rank)
+        self.meter.finish(best.layer.neurons, problem.layer.neurons)
         if known and enough and problem.measured_error(known) <= TIE * problem.measured_error(best):
             return known
         return best
@@ -104,6 +109,15 @@ class FreeSearch:
     def cut(self) -> bool:
         """Whether the deadline ended the last search."""
         return self.meter.cut
+
+    def _polished(self, found: Reduced | None) -> list[Reduced]:
+        """What a search found and, if that takes little work, all attempts at its count."""
+        if found is None:
+            return []
+        count = found.layer.neurons
+        if self.meter.cut or self._attempts.most_work(count) > POLISHING_WORK:
+            return [found]
+        return [found, *self._attempts.at(count)]
 
     @cached_property
     def meter(self) -> SearchMeter:

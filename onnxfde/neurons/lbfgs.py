@@ -2,9 +2,9 @@
 
     x ← x − t H∇f,   H = γI + [S  γY] [R⁻ᵀ(D + γYᵀY)R⁻¹, −R⁻ᵀ; −R⁻¹, 0] [S  γY]ᵀ
 
-S and Y hold the last steps and the changes of ∇f they brought; R is the upper triangle of SᵀY, D its
-diagonal and γ = sᵀy/yᵀy of the last step (Byrd, Nocedal and Schnabel 1994). t is 1 unless f then
-does not fall enough, or falls as steeply as before (the weak Wolfe conditions).
+S and Y hold the last steps and the changes of ∇f they brought; R is the upper triangle of SᵀY, D
+its diagonal and γ = sᵀy/yᵀy of the last step (Byrd, Nocedal and Schnabel 1994). t is 1 unless f
+then does not fall enough, or falls as steeply as before (the weak Wolfe conditions).
 """
 
 from __future__ import annotations

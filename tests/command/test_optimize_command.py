@@ -163,3 +163,54 @@ def test_few_rows_of_data_are_remarked_on(tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=rows["x"][:5])
     done = run("optimize", GLY, tmp_path / "o.onnx", "--data", tmp_path / "few.npz")
     assert "measured on 5 rows only" in done.stdout
+
+
+def random_model(path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    shapes = ((40, 8), (40,), (12, 40), (12,))
+    onnx.save(mlp(*(rng.normal(size=s).astype(np.float32) for s in shapes)), path)
+    return path
+
+
+def test_a_result_that_the_time_limit_cut_says_so_and_is_not_taken_for_finished(
+    tmp_path: Path,
+) -> None:
+    model, out, report = random_model(tmp_path / "m.onnx"), tmp_path / "o.onnx", tmp_path / "r.json"
+    words = ("--eps", "0.3", "--no-certify")
+    done = run("optimize", model, out, *words, "--time-limit", "1e-9", "--json", report)
+    assert done.exit_code == 0
+    assert "the time limit ended the search: 0 of" in " ".join(done.stdout.split())
+    (layer,) = json.loads(report.read_text())["layers"]
+    assert layer["cut"] is True
+    assert "time limit" in layer["remark"]
+    for limit in ((), ("--time-limit", "1e-9")):
+        again = run("optimize", out, tmp_path / "p.onnx", *words, *limit, "--dry-run")
+        assert again.exit_code == 0
+        assert "made it" not in again.stdout
+
+
+def test_a_time_limit_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
+    model, outs = random_model(tmp_path / "m.onnx"), [tmp_path / "a.onnx", tmp_path / "b.onnx"]
+    words = ("--eps", "0.3", "--no-certify", "--no-verify")
+    run("optimize", model, outs[0], *words)
+    run("optimize", model, outs[1], *words, "--time-limit", "1000")
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    again = run("optimize", outs[1], tmp_path / "c.onnx", *words, "--time-limit", "5")
+    assert "onnxfde made it with these settings before" in again.stdout
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf"])
+def test_a_time_limit_is_a_positive_number_of_seconds(tmp_path: Path, limit: str) -> None:
+    done = run("optimize", GLY, tmp_path / "o.onnx", "--time-limit", limit)
+    assert done.exit_code == 2
+    assert done.stderr.strip().endswith("is not a number of seconds > 0")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("method", [("--quotient", "refit"), ("--semantics", "paper")])
+def test_a_time_limit_is_refused_where_nothing_is_searched(
+    tmp_path: Path, method: tuple[str, str]
+) -> None:
+    done = run("optimize", GLY, tmp_path / "o.onnx", "--time-limit", "5", *method)
+    assert done.exit_code == 2
+    assert "--time-limit needs --quotient minimal" in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,8 +12,9 @@ import onnxfde
 from onnxfde.demo import demo_model
 from onnxfde.errors import OptionError, UsageError
 from onnxfde.graph.model import Graph
+from onnxfde.neurons.layer import Layer
 from onnxfde.options import Quotient
-from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.merge_neurons import MergeNeurons, share_of_work
 from tests.models import mlp, twins
 
 W, B, V, C = twins()
@@ -109,3 +113,11 @@ def test_a_count_for_a_large_layer_needs_a_threshold_in_paper_semantics(
         onnxfde.optimize(demo_model(), semantics="paper", neurons=10)
     report = onnxfde.optimize(demo_model(), 0.0, semantics="paper").report
     assert report.unchanged == "no neurons merge at this setting"
+
+
+def test_the_time_that_is_left_is_divided_by_the_work_of_the_layers() -> None:
+    layers = [Layer(np.ones((n, 4)), np.ones((2, n)), np.ones(2)) for n in (10, 20, 10)]
+    matches: Any = [SimpleNamespace(layer=layer) for layer in layers]
+    assert share_of_work(matches) == pytest.approx(1 / 6, rel=1e-12)
+    assert share_of_work(matches[1:]) == pytest.approx(4 / 5, rel=1e-12)
+    assert share_of_work(matches[2:]) == 1.0
