@@ -31,7 +31,7 @@ TILE_BYTES = 2**25
 """The same for φ, in bytes. Chosen; not tuned."""
 QUICK = 4096
 """Rows from which on norms are computed in float32. Chosen; not tuned."""
-MOST_CANCELLED = 0.1
+MOST_CANCELLED = 0.01
 """The share of Σ ‖V_i‖² K_ii above which float32 is enough for ‖F‖²; where neurons do not cancel
 it is about 1, and its error was 9e-8 in prototypes. Chosen; not tuned."""
 

@@ -11,6 +11,9 @@ import onnxfde
 from tests.models import build, outputs_of, shapes, twins
 
 W, B, V, C = twins()
+MANY_W, MANY_V = (
+    np.random.default_rng(0).normal(size=s).astype(np.float32) for s in ((3, 8), (8, 2))
+)
 X = np.random.default_rng(1).uniform(-1, 1, (50, 3)).astype(np.float32)
 
 
@@ -20,7 +23,8 @@ def test_a_bias_is_added_only_where_it_is_needed(op: str) -> None:
     around_zero = onnxfde.optimize(model, eps=0).model
     assert len(around_zero.graph.node) == 3
     assert shapes(around_zero) == {"W": [3, 3], "V": [3, 2]}
-    lossy = onnxfde.optimize(model, neurons=1, input_range=(0, 1)).model
+    model = build(f"h = {op}(x, W) s = Mul(h, h) y = {op}(s, V)", W=MANY_W, V=MANY_V)
+    lossy = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
     onnx.checker.check_model(lossy, full_check=True)
     assert [n.op_type for n in lossy.graph.node] == (
         ["MatMul", "Add", "Mul", "MatMul", "Add"] if op == "MatMul" else ["Gemm", "Mul", "Gemm"]
@@ -36,7 +40,7 @@ def test_an_outgoing_bias_goes_before_all_readers_of_the_value() -> None:
         W=W.T,
         V=V.T,
     )
-    result = onnxfde.optimize(model, neurons=1, input_range=(0, 1)).model
+    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
     assert [n.op_type for n in result.graph.node][-3:] == ["Add", "Neg", "Abs"]
     z, z2 = outputs_of(result, X)
     np.testing.assert_array_equal(np.abs(z), z2)
@@ -44,7 +48,7 @@ def test_an_outgoing_bias_goes_before_all_readers_of_the_value() -> None:
 
 def test_an_outgoing_bias_for_one_reader() -> None:
     model = build("h = MatMul(x, W) s = Mul(h, h) d = MatMul(s, V) y = Neg(d)", W=W.T, V=V.T)
-    result = onnxfde.optimize(model, neurons=1, input_range=(0, 1)).model
+    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
     assert [n.op_type for n in result.graph.node][-2:] == ["Add", "Neg"]
     onnx.checker.check_model(result, full_check=True)
 
@@ -100,12 +104,12 @@ def test_a_bias_reaches_readers_inside_bodies() -> None:
 def test_a_new_bias_beside_constant_nodes_is_a_constant_node() -> None:
     model = build("y = Identity(x)", ir=3, opset=8)
     del model.graph.node[:]
-    for name, values in (("W", W.T), ("V", V.T)):
+    for name, values in (("W", MANY_W), ("V", MANY_V)):
         tensor = numpy_helper.from_array(np.asarray(values, order="C"))
         model.graph.node.append(helper.make_node("Constant", [], [name], value=tensor))
     parsed = build("h = MatMul(x, W) s = Mul(h, h) y = MatMul(s, V)")
     model.graph.node.extend(parsed.graph.node)
-    result = onnxfde.optimize(model, neurons=1, input_range=(0, 1)).model
+    result = onnxfde.optimize(model, neurons=2, input_range=(0, 1)).model
     assert not result.graph.initializer
     made = [n.output[0] for n in result.graph.node if n.op_type == "Constant"]
     assert {"h_bias", "y_bias"} < set(made)
