@@ -27,8 +27,9 @@ from onnxfde.neurons.taught import most_taught_steps, taught
 RACE = ((12, 15), (4, 40), (2, 150))
 """Rounds of Levenberg–Marquardt: (how many of the best go on, for how many steps). All twelve
 starts get a few steps, the best two many. Chosen; not tuned."""
-LEGS = 3
-"""How often L-BFGS is restarted with new lengths: 3 · `LEG` steps, about the 500 of prototypes."""
+LEGS = 5
+"""How often L-BFGS is restarted with new lengths: 5 · `LEG` steps. Measured on MNIST with only a
+range of inputs known, at 32 neurons: the error is 0.816 after three legs and 0.735 after five."""
 MOST_WORK = 3e12
 """Multiplications that L-BFGS may take for one count, 2 to 3 minutes on one core; in larger layers
 each leg has fewer steps. Chosen; not tuned."""
