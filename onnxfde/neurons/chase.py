@@ -4,7 +4,7 @@
     hopeless   f_t − (f_{t/2} − f_t) · log₂(T/t) > goal      of T steps
 
 Each doubling of the steps lowers f by less than the one before: on random 64-256-10 and trained
-digits by about 0.7 times as much. So a fall as large as the last one, for each doubling that is
+digits by 0.45 to 0.7 times as much. So a fall as large as the last one, for each doubling that is
 left, is more than can be hoped for. The same holds for the squared error if that is more than f,
 because it is the largest under several assumptions about the inputs. It is measured at t = 4, 8, …,
 and falls steadily only after the first 64 steps or so.
