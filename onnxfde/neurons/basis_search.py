@@ -33,7 +33,8 @@ class BasisSearch:
 
     @cached_property
     def _basis(self) -> PivotedBasis:
-        return pivoted_basis(self.problem.rows, self.problem.live.outgoing)
+        problem = self.problem
+        return pivoted_basis(problem.rows, problem.live.outgoing, problem.worth_building(0.0))
 
     def _dependent(self) -> bool:
         """Whether the others could replace some neuron up to rounding, where that is quick to see.

@@ -37,7 +37,7 @@ MOST_TABLED = 16_384
 TABLE_TILE = 512
 """Rows of that table computed at once: 64 MiB of float64 at `MOST_TABLED`. Chosen; not tuned."""
 SORT_KEYS = 16
-"""Keys by which neurons are sorted at first. Chosen; not tuned."""
+"""Keys by which neurons are sorted at a time. Chosen; not tuned."""
 COMPACT_BELOW = 0.75
 """Joined neurons are removed from the arrays once at most this share remains. Chosen; not tuned."""
 
@@ -56,14 +56,20 @@ def canonical(layer: Layer) -> tuple[Layer, Indices]:
 
 
 def sorted_columns(keys: list[FloatArray]) -> Indices:
-    """`np.lexsort`, which sorts by every key, where the last few decide for most columns."""
-    order = np.lexsort(keys[-SORT_KEYS:])
-    few = np.stack(keys[-SORT_KEYS:])[:, order]
-    tied = np.append(np.all(few[:, 1:] == few[:, :-1], axis=0), False)
-    starts = np.flatnonzero(tied & ~np.append(False, tied[:-1]))
-    for start, end in zip(starts, np.flatnonzero(~tied & np.append(False, tied[:-1])), strict=True):
-        group = np.sort(order[start : end + 1])
-        order[start : end + 1] = group[np.lexsort([key[group] for key in keys])]
+    """`np.lexsort`, but a few keys at a time, for as long as columns are tied."""
+    order = np.arange(len(keys[0]))
+    group = np.zeros(len(order), dtype=np.intp)
+    for end in range(len(keys), 0, -SORT_KEYS):
+        few = np.stack(keys[max(end - SORT_KEYS, 0) : end])[:, order]
+        tied = group[1:] == group[:-1]
+        if not tied.any():
+            break
+        if (few[:, 1:] == few[:, :-1]).all(axis=0)[tied].all():
+            continue
+        again = np.lexsort([*few, group])
+        order, few, group = order[again], few[:, again], group[again]
+        differs = (group[1:] != group[:-1]) | (few[:, 1:] != few[:, :-1]).any(axis=0)
+        group = np.concatenate([np.zeros(1, dtype=np.intp), np.cumsum(differs)])
     return order
 
 

@@ -132,12 +132,13 @@ class OriginalLayer:
             found = summed_features(self.metric.whiten(other.incoming), other.outgoing)
             return float(np.linalg.norm(self.summed - found)) / self.total
         incoming, change = self.difference(other)
+        single = self._refitted
         if self._quickly_expanded(len(incoming), other.neurons):
-            error = self._expanded_error(other)
+            error, single = self._expanded_error(other), False
             if error >= CANCELLATION:
                 return error
         rows = self.metric.whiten(incoming)
-        error = (quick_norm if self._refitted else norm)(rows, change) / self.total
+        error = (quick_norm if single else norm)(rows, change) / self.total
         if error < CANCELLATION and features_fit(*rows.shape):
             error = float(np.linalg.norm(summed_features(rows, change))) / self.total
         return error

@@ -17,6 +17,9 @@ import numpy as np
 from onnxfde.neurons.kernels import feature_count, features, kernel, kernel_scale, tile_slices
 from onnxfde.numbers import Blocks, FloatArray, Indices
 
+TAIL_COLUMNS = 128
+"""How many errors are computed at a time, from the last on. Chosen; not tuned."""
+
 
 @dataclass(frozen=True, eq=False)
 class PivotedBasis:
@@ -39,16 +42,24 @@ class PivotedBasis:
         return kept, tuple(tuple(block.tolist()) for block in blocks)
 
 
-def pivoted_basis(rows: FloatArray, outgoing: FloatArray) -> PivotedBasis:
-    """Order whitened neurons by what each contributes beyond those before it."""
+def pivoted_basis(rows: FloatArray, outgoing: FloatArray, largest: float = np.inf) -> PivotedBasis:
+    """Order whitened neurons by what each contributes beyond those before it.
+
+    Errors above the `largest` of interest are not computed, and infinite.
+    """
     size = np.linalg.norm(outgoing, axis=0)
     few = feature_count(rows.shape[1]) <= len(rows)
     order, factor, scale = (factored_features if few else factored_gram)(rows, size)
-    direction = outgoing / np.where(size == 0, 1.0, size)
-    per_column = ((direction[:, order] @ factor) ** 2).sum(axis=0)
-    tail = np.concatenate([np.cumsum(per_column[::-1])[::-1], np.zeros(1)])
+    direction = (outgoing / np.where(size == 0, 1.0, size))[:, order]
     errors = np.zeros(len(rows) + 1)
-    errors[: len(tail)] = np.sqrt(tail) * scale
+    left, end = 0.0, factor.shape[1]
+    while end and scale * np.sqrt(left) <= largest:
+        start = max(0, end - TAIL_COLUMNS)
+        parts = ((direction[:, start:] @ factor[start:, start:end]) ** 2).sum(axis=0)
+        tails = left + np.cumsum(parts[::-1])[::-1]
+        errors[start:end] = np.sqrt(tails) * scale
+        left, end = float(tails[0]), start
+    errors[:end] = np.inf
     return PivotedBasis(order, errors, rows)
 
 
