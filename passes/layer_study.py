@@ -205,6 +205,7 @@ class LayerStudies:
             seed=self.options.seed,
             int8=self.options.int8 is not None,
             name=now.name,
+            ordered=self.options.semantics == "budget",
             other_metrics=(wider.metric,) if wider else (),
             **stored_form(now, inputs.metric, inputs.samples),
         )

@@ -65,6 +65,8 @@ class Problem:
     """A of the samples if the network computes polynomials; None if it computes squares."""
     kept: Quadratic | None = None
     """The polynomial with which the layer will be stored; None if it will be stored as squares."""
+    ordered: bool = True
+    """Whether neurons are put into canonical form, for searches that depend on their order."""
     other_metrics: tuple[Metric, ...] = ()
     """Other assumptions about the inputs; the largest error counts."""
 
@@ -95,12 +97,15 @@ class Problem:
 
     @cached_property
     def _canonical(self) -> tuple[Layer, Indices]:
-        live, order = canonical(self.layer.without_constants())
-        return live, np.flatnonzero(self.layer.alive)[order]
+        live, alive = self.layer.without_constants(), np.flatnonzero(self.layer.alive)
+        if not self.ordered:
+            return live, alive
+        live, order = canonical(live)
+        return live, alive[order]
 
     @property
     def live(self) -> Layer:
-        """The layer without constant neurons, in canonical form."""
+        """The layer without constant neurons, in canonical form if it is ordered."""
         return self._canonical[0]
 
     @property
