@@ -6,18 +6,20 @@ whose import takes 0.1 s, is used for large matrices only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxfde.numbers import Array, FloatArray, Indices
 
 LARGE = 512
 """Unknowns from which on scipy is used. Chosen; not tuned."""
-FIRST_SHIFT = 1e-13
-"""What is added to the diagonal, relative to its largest element, if rounding makes A indefinite,
-and ten times more each time that is not enough: 450 times float64's machine epsilon."""
+FIRST_SHIFT = 450
+"""What is added to the diagonal if rounding makes A indefinite, in machine epsilons of its largest
+element, and ten times more each time that is not enough: 1e-13 in float64. Chosen; not tuned."""
 
 
 def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
@@ -29,7 +31,7 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(dpotrs(factor(matrix), right, lower=1)[0])
 
 
-def solve_half(matrix: FloatArray, right: FloatArray) -> FloatArray:
+def solve_half(matrix: Array, right: Array) -> Array:
     """L⁻¹ `right`, whose squares add up to `right`ᵀ A⁻¹ `right`."""
     return solve_lower(factor(matrix), right)
 
@@ -50,8 +52,7 @@ def pivoted_factor(matrix: Array, least: float) -> tuple[Indices, Array]:
     """
     if len(matrix) < LARGE:
         return pivoted_steps(matrix, least)
-    lapack: Any = import_module("scipy.linalg.lapack")
-    (factorise,) = lapack.get_lapack_funcs(("pstrf",), dtype=matrix.dtype)
+    factorise = lapack("pstrf", matrix.dtype)
     found, pivots, rank, _ = factorise(matrix.T, lower=1, tol=least, overwrite_a=1)
     return pivots[:rank].astype(np.intp) - 1, np.tril(found[:rank, :rank])
 
@@ -72,26 +73,33 @@ def pivoted_steps(matrix: Array, least: float) -> tuple[Indices, Array]:
     return np.array(order, dtype=np.intp), np.tril(lower[order, : len(order)])
 
 
-def factor(matrix: FloatArray) -> FloatArray:
+def factor(matrix: Array) -> Array:
     """L, on and below the diagonal; in large matrices what is above has no meaning."""
     diagonal, shift = np.diag(matrix).copy(), 0.0
     while True:
         try:
             return cholesky(matrix)
         except np.linalg.LinAlgError:
-            shift = max(10 * shift, FIRST_SHIFT * float(diagonal.max()))
+            shift = max(
+                10 * shift, FIRST_SHIFT * float(np.finfo(matrix.dtype).eps * diagonal.max())
+            )
             matrix = np.tril(matrix, -1)
             matrix += matrix.T
             matrix[np.diag_indices(len(matrix))] = diagonal + shift
 
 
-def cholesky(matrix: FloatArray) -> FloatArray:
+def cholesky(matrix: Array) -> Array:
     """L; LinAlgError if the matrix is not positive. What is below its diagonal is left as it is."""
     if len(matrix) < LARGE:
-        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-    from scipy.linalg.lapack import dpotrf
-
-    found, fault = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+        return np.asarray(np.linalg.cholesky(matrix))
+    found, fault = lapack("potrf", matrix.dtype)(matrix.T, lower=1, clean=0, overwrite_a=1)
     if fault:
         raise np.linalg.LinAlgError("the matrix is not positive")
     return np.asarray(found)
+
+
+def lapack(name: str, dtype: npt.DTypeLike) -> Callable[..., Any]:
+    """A function of LAPACK for a type."""
+    library: Any = import_module("scipy.linalg.lapack")
+    (function,) = library.get_lapack_funcs((name,), dtype=dtype)
+    return function  # type: ignore[no-any-return]

@@ -20,11 +20,17 @@ from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.positive_matrices import solve_half
 from onnxfde.neurons.refit import ridged_gram
-from onnxfde.numbers import FloatArray, Indices
+from onnxfde.numbers import Array, FloatArray, Indices
 
 WINDOWS = 32
 """Into how many windows all counts are divided. A window of n/32 counts has up to 3n/32 nodes that
 not all its cuts share, so that a factorisation for these takes little time. Chosen; not tuned."""
+
+SINGLE = 2048
+"""Neurons above which float32 is tried first. Chosen; not tuned."""
+SEEN_IN_SINGLE = 0.03
+"""But only errors above this share of ‖F‖ are taken from it: their squares are 10,000 times
+float32's machine epsilon. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +66,7 @@ class TreeCurve:
         return {}
 
     @cached_property
-    def _windows(self) -> dict[int, Window]:
+    def _windows(self) -> dict[tuple[int, type], Window]:
         return {}
 
     @cached_property
@@ -75,11 +81,19 @@ class TreeCurve:
         return smallest, largest
 
     def _computed(self, count: int) -> float:
+        if self.tree.neurons > SINGLE:
+            error = self._computed_in(np.float32, count)
+            if error > SEEN_IN_SINGLE * self.original.total:
+                return error
+        return self._computed_in(np.float64, count)
+
+    def _computed_in(self, dtype: type, count: int) -> float:
         width = self.width
         number = (count - 1) // width
-        if number not in self._windows:
-            self._windows[number] = self._window(number * width + 1, (number + 1) * width)
-        window = self._windows[number]
+        if (number, dtype) not in self._windows:
+            made = self._window(number * width + 1, (number + 1) * width, dtype)
+            self._windows[number, dtype] = made
+        window = self._windows[number, dtype]
         smallest, largest = self._lifetimes
         chosen = (smallest[window.others] <= count) & (count <= largest[window.others])
         own = np.flatnonzero(chosen)
@@ -87,8 +101,8 @@ class TreeCurve:
         square = self.original.total**2 - window.explained - float(np.vdot(fit, fit))
         return float(np.sqrt(max(square, 0.0)))
 
-    def _window(self, low: int, high: int) -> Window:
-        """What the cuts into `low` to `high` blocks share."""
+    def _window(self, low: int, high: int, dtype: type) -> Window:
+        """What the cuts into `low` to `high` blocks share, factored in this type."""
         smallest, largest = self._lifetimes
         high = min(high, self.tree.neurons)
         everywhere = (smallest <= low) & (largest >= high)
@@ -97,13 +111,15 @@ class TreeCurve:
         schur, target = ridged_gram(self._rows[others]), self._overlaps(others)
         if not len(common):
             return Window(0.0, others, schur, target)
-        cross = kernel(self._rows[common], self._rows[others])
-        gram = ridged_gram(self._rows[common])
-        fit = solve_half(gram, np.hstack([cross, self._overlaps(common)]))
+        rows: Array = self._rows[common].astype(dtype)
+        cross = kernel(rows, self._rows[others].astype(dtype))
+        right = np.hstack([cross, self._overlaps(common).astype(dtype)])
+        fit = solve_half(ridged_gram(rows), right)
         mixed, own = fit[:, : len(others)], fit[:, len(others) :]
         schur -= mixed.T @ mixed
         target -= mixed.T @ own
-        return Window(float(np.vdot(own, own)), others, schur, target)
+        explained = np.einsum("ij,ij->i", own, own).sum(dtype=np.float64)
+        return Window(float(explained), others, schur, target)
 
     @cached_property
     def _rows(self) -> FloatArray:

@@ -13,11 +13,13 @@ from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.tree_curve import TreeCurve
 
 
+@pytest.mark.parametrize("single", [0, 2048])
 @pytest.mark.parametrize("windows", [1, 4, 32])
 @pytest.mark.parametrize("shape", [(4, 30, 2), (12, 60, 3)])
 def test_each_is_the_error_of_a_least_squares_fit(
-    shape: tuple[int, int, int], windows: int, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, int, int], windows: int, single: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tree_curve, "SINGLE", single)
     monkeypatch.setattr(tree_curve, "WINDOWS", windows)
     monkeypatch.setattr(positive_matrices, "LARGE", 20)
     inputs, neurons, outputs = shape
@@ -37,4 +39,4 @@ def test_each_is_the_error_of_a_least_squares_fit(
         basis = features(tree.nodes[tree.cut(count)[0]]).T
         left = target - basis @ np.linalg.lstsq(basis, target, rcond=1e-12)[0]
         wanted = np.linalg.norm(left)
-        assert curve.error(count) == pytest.approx(wanted, rel=1e-5, abs=1e-5 * original.total)
+        assert curve.error(count) == pytest.approx(wanted, rel=1e-4, abs=1e-5 * original.total)
