@@ -52,6 +52,7 @@ class TreeSearch:
     @cached_property
     def tree(self) -> MergeTree:
         """The order in which neurons are joined."""
+        self.progress.say("joining neurons")
         return merge_tree(self.problem.rows, self.problem.live.outgoing, self.progress)
 
     @cached_property
@@ -114,6 +115,11 @@ class TreeSearch:
     def _is_large(self) -> bool:
         return self.problem.live.neurons > LARGE_LAYER
 
+    def _tell(self, phase: str) -> None:
+        """Say what takes long in large layers."""
+        if self._is_large:
+            self.progress.say(phase)
+
     def _chooses(self, count: int) -> bool:
         """Whether the best nodes are looked for, and not only those of the cut.
 
@@ -126,17 +132,20 @@ class TreeSearch:
 
     def _cut_error(self, count: int) -> float:
         """The error of a cut of the tree, estimated where it is refitted."""
+        self._tell(f"trying {count:,} neurons")
         if self.refitted:
             return self.curve.error(count)
         return self._from_cut(count).error * self.problem.total
 
     def _best_error(self, count: int) -> float:
+        self._tell(f"choosing {count:,} neurons")
         return self._choice.best(count)[1]
 
     @cached_property
     def _choice(self) -> TreeChoice:
         original = self.problem.original
-        return TreeChoice(self.tree, original.rows, original.layer.outgoing, original.total)
+        known = original.rows, original.layer.outgoing, original.total
+        return TreeChoice(self.tree, *known, self.progress)
 
     def candidate(self, count: int) -> Reduced:
         """The layer made of `count` nodes of the tree: the best ones, or those of its cut.
@@ -148,6 +157,7 @@ class TreeSearch:
         return self._candidates[count]
 
     def _new_candidate(self, count: int) -> Reduced:
+        self._tell(f"fitting {count:,} neurons")
         if not self._chooses(count):
             return self._from_cut(count)
         nodes, estimate = self._choice.best(count)
