@@ -34,7 +34,7 @@ from benchmarks.common.speed_rows import AFTER_LIMIT, GROWTH, LONG, ROWS, Growth
 HERE = Path(__file__).parents[1]
 FOLDER = CACHE / "speed"
 NOISE = 1.15
-"""By which factor the two u of a row may differ before it is measured again: the issue's."""
+"""By which factor the two u of a row may differ before it is measured again. Chosen; not tuned."""
 ATTEMPTS = 4
 """How often a row is measured at most; the last is marked "noisy" if it is."""
 

@@ -128,6 +128,6 @@ def note(records: Records) -> str:
         "share of the run in which the command had a processor. Other seconds are CPU time (user "
         "and system), GB peak memory of the whole command. Before and after run in turns; u is "
         "taken before and after each line, which is repeated if they differ by more than 15 %, and "
-        '"noisy" if they still do the fourth time. "Quoted": what the issue measured, because the '
+        '"noisy" if they still do the fourth time. "Quoted": measured by hand earlier, because the '
         "code before takes too long or too much memory.\n\n" + "\n".join(when)
     )

@@ -53,7 +53,7 @@ class Row:
     words: tuple[str, ...]
     """The command: what follows `python -m onnxfde optimize IN OUT`, or the whole command line."""
     today: str
-    """What the issue that asked for this benchmark measured."""
+    """What was measured by hand before this benchmark existed."""
     bars: tuple[Bar, ...]
     run_before: bool = True
     """Whether the code before can do it in a sensible time and memory."""
@@ -167,7 +167,7 @@ ROWS = (
         (Bar("cpu", 1.0, "onnxslim"),), rounds=9, beside="onnxslim",
     ),
 )  # fmt: skip
-"""The lines of the table, in the issue's order."""
+"""The lines of the table."""
 GROWTH = tuple(
     GrowthRow(name, what, kind, words, by_neurons, by_inputs)
     for name, what, kind, words, by_neurons, by_inputs in (
