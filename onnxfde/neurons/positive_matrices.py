@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from onnxfde.numbers import Array, FloatArray, Indices
 
-LARGE = 512
+LARGE = 1024
 """Unknowns from which on scipy is used. Chosen; not tuned."""
+LARGE_PIVOTED = 256
+"""The same for pivoted factorisations, of which numpy has none. Chosen; not tuned."""
 FIRST_SHIFT = 450
 """What is added to the diagonal if rounding makes A indefinite, in machine epsilons of its largest
 element, and ten times more each time that is not enough: 1e-13 in float64. Chosen; not tuned."""
@@ -50,7 +52,7 @@ def pivoted_factor(matrix: Array, least: float) -> tuple[Indices, Array]:
 
     It ends where at most `least` of every diagonal element is left.
     """
-    if len(matrix) < LARGE:
+    if len(matrix) < LARGE_PIVOTED:
         return pivoted_steps(matrix, least)
     factorise = lapack("pstrf", matrix.dtype)
     found, pivots, rank, _ = factorise(matrix.T, lower=1, tol=least, overwrite_a=1)

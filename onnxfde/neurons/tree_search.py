@@ -33,6 +33,10 @@ takes little time; not tuned."""
 LARGE_LAYER = 1024
 """Neurons above which errors take so long that not all counts around a good one are tried. Chosen;
 not tuned."""
+MOST_CHOSEN = 0.9
+"""The share of the neurons up to which the best nodes are looked for. Chosen; not tuned."""
+MOST_CHOSEN_OF_MANY = 0.5
+"""The same in large layers. Chosen; not tuned."""
 COARSE = 64
 """In large layers counts are found up to this part of them, 1.6 %. Chosen; not tuned."""
 ROUNDED = 1.01
@@ -123,9 +127,11 @@ class TreeSearch:
     def _chooses(self, count: int) -> bool:
         """Whether the best nodes are looked for, and not only those of the cut.
 
-        In large layers not where many neurons are left: there it takes long and gains little.
+        Not where nearly all neurons are left, or half of them in large layers: there it takes long
+        and gains little (benchmarks/engines.md).
         """
-        return self.refitted and (not self._is_large or 2 * count <= self.problem.live.neurons)
+        most = MOST_CHOSEN_OF_MANY if self._is_large else MOST_CHOSEN
+        return self.refitted and count <= most * self.problem.live.neurons
 
     def _error(self, count: int) -> float:
         return self._best_error(count) if self._chooses(count) else self._cut_error(count)

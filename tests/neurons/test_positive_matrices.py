@@ -12,7 +12,8 @@ from onnxfde.numbers import FloatArray
 
 @pytest.fixture(params=["numpy", "scipy"], autouse=True)
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positive_matrices, "LARGE", 1000 if request.param == "numpy" else 1)
+    for limit in ("LARGE", "LARGE_PIVOTED"):
+        monkeypatch.setattr(positive_matrices, limit, 1000 if request.param == "numpy" else 1)
 
 
 def positive(size: int, rank: int) -> FloatArray:
