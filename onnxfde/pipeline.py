@@ -51,7 +51,7 @@ def optimize(
         max_certified_error: Merge only as much as keeps that bound within this.
         int8: Then round weights and values to 8 bits: "dynamic" or "static" (needs data).
         time_limit: Seconds from the start after which the search for fewer neurons ends and the
-            best so far is taken, never worse than "refit"; that, proof and verification always
+            best so far is taken, or what "refit" gives; that, proof and verification always
             finish.
         force: Optimize a model again even if onnxfde made it with the same settings.
         semantics: What ε means: "budget" (default), or a pairwise threshold on the weights of

@@ -126,7 +126,7 @@ class OptimizeArguments:
         typer.Option(
             metavar="SECONDS",
             help="End the search for fewer neurons so long after the start and take the best so "
-            "far, never worse than --quotient refit; that, proof and verification always finish.",
+            "far, or what --quotient refit gives; that, proof and verification always finish.",
         ),
     ] = None
     force: Annotated[

@@ -22,9 +22,9 @@ CROWDED = 8
 """How many neurons there are at least for every number of φ where the tree joins only those that
 are left without loss. Chosen; not tuned."""
 NEARLY_LOSSLESS = 1e-4
-"""In large layers the fewest neurons without loss are looked for only if an error is below this: a
-layer that could do without loss with no more neurons would hardly have an error. Chosen; not
-tuned."""
+"""In large layers whose φ has more numbers than there are neurons, the fewest neurons without loss
+are looked for only if an error is below this: a layer that could do without loss with no more
+neurons would hardly have an error. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class BlockSearch:
         if self._after_lossless is not None:
             fewer = self._after_lossless.within(eps)
             return self._of_all(fewer) if fewer else self.lossless
-        best = None if self._is_large else self.lossless
+        best = self.lossless if self._asks_lossless else None
         found = self._nodes.fewest(eps, best.layer.neurons if best else live.neurons) or best
         return self._no_more_than_lossless(found)
 
@@ -64,7 +64,7 @@ class BlockSearch:
 
     def _no_more_than_lossless(self, found: Reduced | None) -> Reduced | None:
         """The lossless layer if it is no larger; it cannot be where the error is not near 0."""
-        if self._is_large and found and found.error > NEARLY_LOSSLESS:
+        if not self._asks_lossless and found and found.error > NEARLY_LOSSLESS:
             return found
         lossless = self.lossless
         smaller = lossless and (not found or lossless.layer.neurons <= found.layer.neurons)
@@ -78,7 +78,7 @@ class BlockSearch:
     @property
     def neurons_lossless(self) -> int | None:
         """The fewest neurons that are equal up to rounding; None if nothing asked for them."""
-        if self._is_large and "lossless" not in self.__dict__:
+        if not self._asks_lossless and "lossless" not in self.__dict__:
             return None
         return self.lossless.layer.neurons if self.lossless else self.problem.layer.neurons
 
@@ -112,8 +112,9 @@ class BlockSearch:
         return TreeSearch(self.problem, self.refitted, self.progress)
 
     @property
-    def _is_large(self) -> bool:
-        return self.problem.live.neurons > LARGE_LAYER
+    def _asks_lossless(self) -> bool:
+        """Whether the fewest without loss are always looked for: also if φ must make some go."""
+        return self.problem.live.neurons <= LARGE_LAYER or self.problem.original.few_features
 
     @cached_property
     def _after_lossless(self) -> BlockSearch | None:

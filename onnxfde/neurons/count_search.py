@@ -3,7 +3,8 @@
     n₀ = 98 % of the neurons,  n_{k+1} = 70 % of n_k         down to the first that fails,
     then bisection between that one and the last that did not, to 1 %
 
-If n₀ fails, a search is not worth it. The counts on the way do not depend on ε, and at each count a
+If n₀ fails, a search is not worth it. In large layers n₀ is the most that a fixed amount of work
+allows. The counts on the way do not depend on ε, and at each count a
 larger ε succeeds if a smaller one does: so a larger ε never leaves more neurons.
 """
 
@@ -53,12 +54,18 @@ class CountSearch:
         low = next((count for count in coarse if not passes(count)), 0)
         high = min((count for count in coarse if count > low), default=self.top)
         if coarse and low == coarse[0]:
-            share = f"{low / self.top:.0%}".replace("%", " %")
-            meter.give_up(f"even {share} of the neurons ({low:,}) do not stay within ε")
+            meter.give_up(self._why_not(low))
         while high < self.top and high - low > max(1.0, COARSEST * high) and not meter.over:
             count = (low + high) // 2
             low, high = (low, count) if passes(count) else (count, high)
         return self._found.get((high, eps)) if high < enough else None
+
+    def _why_not(self, count: int) -> str:
+        """Why nothing more is tried if the first count fails."""
+        if count < min(self.top - 1, math.ceil(FIRST_SHARE * self.top)):
+            return f"{count:,} neurons, the most for which it takes little, do not stay within ε"
+        share = f"{count / self.top:.0%}".replace("%", " %")
+        return f"even {share} of the neurons ({count:,}) do not stay within ε"
 
     @cached_property
     def _coarse(self) -> list[int]:

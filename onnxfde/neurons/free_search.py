@@ -31,9 +31,10 @@ from onnxfde.progress import Progress
 MOST_EIGEN = 1e10
 """Outputs × inputs³ up to which eigenvectors of all outputs are computed, 1 to 2 s on one core.
 Chosen; not tuned."""
-POLISHING_WORK = 1e9
+POLISHING_WORK = 3e10
 """Multiplications up to which the error is lowered further at the count that a search found, where
-descents end as soon as they are within ε: less than a second on one core. Chosen; not tuned."""
+descents end as soon as they are within ε: a few seconds on one core at
+most, mostly far less. Chosen; not tuned."""
 TIE = 1.05
 """A lossless layer is preferred to one whose measured error is smaller by at most this factor.
 Chosen; not tuned."""
@@ -54,8 +55,11 @@ class FreeSearch:
         problem, kept = self.problem, [self.lossless] if self.lossless else []
         if eps >= problem.floor and problem.live.neurons:
             merged = self.blocks.within(eps)
-            found = (merged, *self._polished(self._counts.within(eps, merged)))
+            self.progress.say("trying counts")
+            found = (merged, *self._polished(self._counts.within(eps, merged) or merged))
             kept += [r for r in found if r and problem.expected_error(r) <= eps]
+            if self.meter.cut and merged and not kept:
+                return merged
         return min(kept, key=lambda r: (r.layer.neurons, *problem.rank(r)), default=None)
 
     def at_most(self, count: int) -> Reduced | None:

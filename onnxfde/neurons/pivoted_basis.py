@@ -5,7 +5,8 @@
 Each neuron is the one that contributes most beyond those before it. If the first k are kept and
 their outgoing weights refitted, the error is exactly ‖W L[:, k:]‖, where W has the columns
 V_i / ‖V_i‖ in the same order. It is 0 from the rank of K on: the neurons left out are then linear
-combinations of those kept. Where φ has fewer numbers than there are neurons, L comes from φ.
+combinations of those kept. Where φ has fewer numbers than there are neurons, and not too many, L
+comes from φ.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import numpy as np
 from onnxfde.neurons.kernels import feature_count, features, kernel, kernel_scale, tile_slices
 from onnxfde.numbers import Blocks, FloatArray, Indices
 
+MOST_QR = 1e10
+"""Numbers of φ, squared, times neurons up to which L comes from φ: its QR factorisation keeps all
+digits but takes longer than that of K, a second on one core. Chosen; not tuned."""
 TAIL_COLUMNS = 128
 """How many errors are computed at a time, from the last on. Chosen; not tuned."""
 
@@ -48,7 +52,8 @@ def pivoted_basis(rows: FloatArray, outgoing: FloatArray, largest: float = np.in
     Errors above the `largest` of interest are not computed, and infinite.
     """
     size = np.linalg.norm(outgoing, axis=0)
-    few = feature_count(rows.shape[1]) <= len(rows)
+    width = feature_count(rows.shape[1])
+    few = width <= len(rows) and width**2 * len(rows) <= MOST_QR
     order, factor, scale = (factored_features if few else factored_gram)(rows, size)
     direction = (outgoing / np.where(size == 0, 1.0, size))[:, order]
     errors = np.zeros(len(rows) + 1)

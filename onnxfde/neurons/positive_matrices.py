@@ -82,6 +82,8 @@ def factor(matrix: Array) -> Array:
         try:
             return cholesky(matrix)
         except np.linalg.LinAlgError:
+            if not np.isfinite(diagonal).all():
+                raise
             shift = max(
                 10 * shift, FIRST_SHIFT * float(np.finfo(matrix.dtype).eps * diagonal.max())
             )
