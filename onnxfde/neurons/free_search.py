@@ -31,10 +31,10 @@ from onnxfde.progress import Progress
 MOST_EIGEN = 1e10
 """Outputs × inputs³ up to which eigenvectors of all outputs are computed, 1 to 2 s on one core.
 Chosen; not tuned."""
-POLISHING_WORK = 3e10
+POLISHING_WORK = 1e9
 """Multiplications up to which the error is lowered further at the count that a search found, where
-descents end as soon as they are within ε: a few seconds on one core at
-most, mostly far less. Chosen; not tuned."""
+descents end as soon as they are within ε, or where Levenberg–Marquardt is used: a few seconds on
+one core at most, mostly far less. Chosen; not tuned."""
 TIE = 1.05
 """A lossless layer is preferred to one whose measured error is smaller by at most this factor.
 Chosen; not tuned."""
@@ -119,9 +119,8 @@ class FreeSearch:
         if found is None:
             return []
         count = found.layer.neurons
-        if self.meter.cut or self._attempts.most_work(count) > POLISHING_WORK:
-            return [found]
-        return [found, *self._attempts.at(count)]
+        quick = self._layers.is_small(count) or self._attempts.most_work(count) <= POLISHING_WORK
+        return [found, *self._attempts.at(count)] if quick and not self.meter.cut else [found]
 
     @cached_property
     def meter(self) -> SearchMeter:
