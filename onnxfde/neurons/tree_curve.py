@@ -19,7 +19,7 @@ from onnxfde.neurons.kernels import kernel, kernel_scale, unit_rows
 from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.positive_matrices import solve_half
-from onnxfde.neurons.refit import ridged_gram
+from onnxfde.neurons.refit import RIDGE, ridged_gram
 from onnxfde.numbers import Array, FloatArray, Indices
 
 WINDOWS = 32
@@ -114,7 +114,9 @@ class TreeCurve:
         rows: Array = self._rows[common].astype(dtype)
         cross = kernel(rows, self._rows[others].astype(dtype))
         right = np.hstack([cross, self._overlaps(common).astype(dtype)])
-        fit = solve_half(ridged_gram(rows), right)
+        gram = kernel(rows, rows)
+        gram[np.diag_indices(len(gram))] += RIDGE
+        fit = solve_half(gram, right)
         mixed, own = fit[:, : len(others)], fit[:, len(others) :]
         schur -= mixed.T @ mixed
         target -= mixed.T @ own
