@@ -121,7 +121,8 @@ def sections(records: Records) -> Iterator[table.Section]:
 
 def note(records: Records) -> str:
     """What the columns mean."""
-    when = sorted({record["note"] for record in records.by_name.values()})
+    notes = sorted({record["note"] for record in records.by_name.values()})
+    when = [notes[0], f"Of all lines, at most: {notes[-1]}"] if len(notes) > 1 else notes
     return (
         "u: one float64 product W Wᵀ of the layer's incoming weights with as many threads as the "
         "command may use. Phase: `seconds.partition` of the report; with one thread, times the "
