@@ -56,6 +56,9 @@ FOR_ONE_PROCESSOR = ["NchwcTransformer"]
 """Optimizations that must not be stored in a file: their operators run on x86 only."""
 CONSTANTS_BEFORE_RUNS = ["ConstantFolding"]
 """The optimization that keeps everything computed from weights alone in memory, beside them."""
+LARGE_MODEL = 2**28
+"""Bytes of weights from which on that optimization is left out: it copied a table of 2 GB twice.
+Chosen; not tuned."""
 ROUNDED_TO_FLOAT32 = ["MatMulScaleFusion"]
 """Optimizations that put a factor in double precision into a float32 attribute."""
 OUT_OF_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
@@ -129,6 +132,8 @@ def onnxruntime_runner(
 ) -> Runner:
     """A session on the CPU, `without` some optimizations."""
     size = loaded_bytes(model)
+    if size >= LARGE_MODEL:
+        without = [*without, *CONSTANTS_BEFORE_RUNS]
     return started(model.SerializeToString(), session_options(folder), without, size)
 
 
