@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxfde.neurons.kernels import kernel, kernel_scale, unit_rows
 from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.positive_matrices import solve_half
 from onnxfde.neurons.refit import RIDGE, ridged_gram
+from onnxfde.neurons.tree_choice import SEEN_BY_FLOAT32
 from onnxfde.numbers import Array, FloatArray, Indices
 
 WINDOWS = 32
@@ -28,9 +30,6 @@ not all its cuts share, so that a factorisation for these takes little time. Cho
 
 SINGLE = 2048
 """Neurons above which float32 is tried first. Chosen; not tuned."""
-SEEN_IN_SINGLE = 0.03
-"""But only errors above this share of ‖F‖ are taken from it: their squares are 10,000 times
-float32's machine epsilon. Chosen; not tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,7 @@ class TreeCurve:
     def _computed(self, count: int) -> float:
         if self.tree.neurons > SINGLE:
             error = self._computed_in(np.float32, count)
-            if error > SEEN_IN_SINGLE * self.original.total:
+            if error > SEEN_BY_FLOAT32 * self.original.total:
                 return error
         return self._computed_in(np.float64, count)
 
@@ -128,19 +127,17 @@ class TreeCurve:
         return unit_rows(self.tree.nodes)
 
     @cached_property
-    def _known(self) -> tuple[FloatArray, FloatArray]:
+    def _known(self) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """T of the nodes, one row each, and which rows are computed: at first the neurons'."""
         size, outputs = self.tree.neurons, self.original.layer.outputs
         overlaps = np.empty((2 * size - 1, outputs))
         overlaps[:size] = self.original.overlap.T / kernel_scale(self.original.rows)[:, None]
-        known = np.zeros(2 * size - 1)
-        known[:size] = 1.0
-        return overlaps, known
+        return overlaps, np.arange(2 * size - 1) < size
 
     def _overlaps(self, nodes: Indices) -> FloatArray:
         """T of some nodes, one row each."""
         overlaps, known = self._known
-        new = nodes[known[nodes] == 0]
+        new = nodes[~known[nodes]]
         overlaps[new] = self.original.overlap_with_rows(self._rows[new]).T
-        known[new] = 1.0
+        known[new] = True
         return overlaps[nodes]
