@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activations import polynomial
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.problem import Problem
 from onnxfde.running.random_inputs import latin_hypercube
 
-RELU = Activation(
-    "relu", lambda x: np.maximum(x, 0.0), lambda x: np.where(x > 0, 1.0, 0.0), degree=1, even=False
-)
-CUBE = Activation("cube", lambda x: x * x * x, lambda x: 3 * x * x, degree=3, even=False)
-"""Activations that are not in the table, for what must not depend on the square."""
+CUBE = polynomial((0.0, 0.0, 0.0, 1.0))
+"""x³."""
 
 
 @st.composite

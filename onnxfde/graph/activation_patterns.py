@@ -13,7 +13,7 @@ from collections.abc import Callable
 from onnxfde.graph.model import PASS_THROUGH, Graph
 from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.neurons.activations import ACTIVATIONS, Activation
+from onnxfde.neurons.activations import Activation, activation_named
 
 AVERAGES = {"GlobalAveragePool", "ReduceMean", "ReduceSum", "ReduceSumSquare"}
 """Operators that turn squares into a variance or a norm."""
@@ -58,4 +58,4 @@ PATTERNS: dict[str, Callable[[Graph, NodeProto], bool]] = {"square": is_square}
 def activation_of(graph: Graph, node: NodeProto) -> Activation | None:
     """The activation that a node computes, if it is one of the table."""
     found = next((name for name, matches in PATTERNS.items() if matches(graph, node)), "")
-    return None if not found or is_averaged(graph, node) else ACTIVATIONS.get(found)
+    return None if not found or is_averaged(graph, node) else activation_named(found)

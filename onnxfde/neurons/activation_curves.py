@@ -9,7 +9,6 @@ p_i′ − p_i = p_i(1 − p_i)·(δ_i − a mean of the other δ), which is at 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,7 +97,7 @@ def clipped(least: float, most: float, slope: float = 1.0, shift: float = 0.0) -
     return Curve(function, slopes, smooth=not exact, terms=None if exact else terms)
 
 
-def elu(alpha: float) -> Curve:
+def elu_curve(alpha: float) -> Curve:
     """alpha·(eˣ − 1) below 0, x above."""
 
     def function(x: FloatArray) -> FloatArray:
@@ -129,14 +128,16 @@ def logistic_slope(x: FloatArray) -> FloatArray:
 
 def error_function(x: FloatArray) -> FloatArray:
     """The error function, element by element."""
-    return np.asarray([math.erf(value) for value in x.ravel()]).reshape(x.shape)
+    from scipy.special import erf
+
+    return np.asarray(erf(x))
 
 
-RELU, ABS = broken(0.0, 1.0), broken(-1.0, 1.0)
-SIGMOID = bell(logistic, logistic_slope)
-TANH = bell(lambda x: np.asarray(np.tanh(x)), lambda x: 4 * logistic_slope(2 * x))
-ERF = bell(error_function, lambda x: np.asarray(2 / np.sqrt(np.pi) * np.exp(-(x**2))))
-SOFTPLUS = Curve(
+RELU_CURVE, ABS_CURVE = broken(0.0, 1.0), broken(-1.0, 1.0)
+SIGMOID_CURVE = bell(logistic, logistic_slope)
+TANH_CURVE = bell(lambda x: np.asarray(np.tanh(x)), lambda x: 4 * logistic_slope(2 * x))
+ERF_CURVE = bell(error_function, lambda x: np.asarray(2 / np.sqrt(np.pi) * np.exp(-(x**2))))
+SOFTPLUS_CURVE = Curve(
     lambda x: np.logaddexp(0.0, x), lambda low, high: (logistic(low), logistic(high)), smooth=True
 )
 

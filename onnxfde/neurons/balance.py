@@ -28,6 +28,8 @@ def balanced(
 ) -> Layer:
     """The same function with other scales; `exact` takes powers of two, which round nothing."""
     degree = layer.activation.degree
+    if degree is None:
+        return layer
     size = mean_square(metric.whiten(layer.incoming))
     part = np.linalg.norm(layer.outgoing, axis=0) * size
     largest = min(mean_square(metric.whiten(original.incoming)).max(), ceiling)

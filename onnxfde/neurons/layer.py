@@ -2,6 +2,8 @@
 
     o = c + V σ(U z),   z = (x, 1)          U: n × (d+1), rows u_i = (w_i, b_i);  V: m × n
 
+σ may read parameters that each neuron has beside its row, such as the slope of PRelu.
+
 With σ the square its outputs are quadratic forms: o_k = c_k + zᵀ Q_k z, Q_k = Σ_i V_ki u_i u_iᵀ.
 """
 
@@ -28,6 +30,8 @@ class Layer:
     outgoing: FloatArray
     offset: FloatArray
     activation: Activation = SQUARE
+    unit_parameters: tuple[FloatArray, ...] = ()
+    """What σ reads for each neuron: one array of n numbers for each of its parameters."""
 
     @property
     def neurons(self) -> int:
@@ -65,8 +69,12 @@ class Layer:
         """The layer's outputs for rows of inputs."""
         if len(x) > 1 and len(x) * self.neurons > MOST_HIDDEN:
             return np.concatenate([self(part) for part in np.array_split(x, 2)])
-        hidden = self.activation.value(x @ self.incoming[:, :-1].T + self.incoming[:, -1])
-        return np.asarray(hidden @ self.outgoing.T + self.offset)
+        return np.asarray(self.hidden(x) @ self.outgoing.T + self.offset)
+
+    def hidden(self, x: FloatArray) -> FloatArray:
+        """The neurons' values σ(U z) for rows of inputs."""
+        before = x @ self.incoming[:, :-1].T + self.incoming[:, -1]
+        return self.activation.value(before, *self.unit_parameters)
 
     def magnitude(self, x: FloatArray) -> FloatArray:
         """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
@@ -91,7 +99,12 @@ class Layer:
 
     def only(self, neurons: npt.NDArray[Any] | list[int]) -> Layer:
         """Some of its neurons, with the same offset."""
-        return replace(self, incoming=self.incoming[neurons], outgoing=self.outgoing[:, neurons])
+        return replace(
+            self,
+            incoming=self.incoming[neurons],
+            outgoing=self.outgoing[:, neurons],
+            unit_parameters=tuple(p[neurons] for p in self.unit_parameters),
+        )
 
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
@@ -104,7 +117,10 @@ class Layer:
         alive = self.alive
         if alive.all():
             return self
-        constant = self.outgoing[:, ~alive] @ self.activation.value(self.incoming[~alive, -1])
+        rest = self.only(~alive)
+        constant = rest.outgoing @ rest.activation.value(
+            rest.incoming[:, -1], *rest.unit_parameters
+        )
         return replace(self.only(alive), offset=self.offset + constant)
 
 

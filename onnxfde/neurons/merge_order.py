@@ -48,9 +48,11 @@ def canonical(layer: Layer) -> tuple[Layer, Indices]:
     Also returns the order: which neuron of the layer each of the result is.
     """
     incoming, exponent = normalised(layer.incoming)
-    if not layer.activation.even:
+    degree = layer.activation.degree
+    exponent = exponent if degree is not None else np.zeros_like(exponent)
+    if not layer.activation.even or degree is None:
         incoming = np.ldexp(layer.incoming, -exponent[:, None])
-    outgoing = np.ldexp(layer.outgoing, layer.activation.degree * exponent)
+    outgoing = np.ldexp(layer.outgoing, (degree or 0) * exponent)
     order = sorted_columns([*outgoing, *incoming.T])
     return replace(layer, incoming=incoming, outgoing=outgoing).only(order), order
 

@@ -13,15 +13,15 @@ from typing import Literal
 import numpy as np
 
 from onnxfde.neurons.activation_curves import (
-    ABS,
-    ERF,
-    RELU,
-    SIGMOID,
-    SOFTPLUS,
-    TANH,
+    ABS_CURVE,
+    ERF_CURVE,
+    RELU_CURVE,
+    SIGMOID_CURVE,
+    SOFTPLUS_CURVE,
+    TANH_CURVE,
     broken,
     clipped,
-    elu,
+    elu_curve,
 )
 from onnxfde.neurons.intervals import Pair, Uncertified
 from onnxfde.proof.node_call import NodeCall, Value, as_value
@@ -96,7 +96,7 @@ MOVE = Operator(move_rule, moves=True)
 MOVE_ANYTHING = Operator(move_rule, moves=True, on_known="moves")
 """A move that shapes and indices also go through."""
 OPERATORS: dict[str, Operator] = {
-    "Abs": Operator(lambda call: ABS(call.pair())),
+    "Abs": Operator(lambda call: ABS_CURVE(call.pair())),
     "Add": Operator(add_rule, "computes", batch_inputs="any"),
     "AveragePool": Operator(average_pool_rule),
     "BatchNormalization": Operator(batch_normalization_rule),
@@ -107,8 +107,8 @@ OPERATORS: dict[str, Operator] = {
     "Conv": Operator(conv_rule),
     "Div": Operator(divide_rule, "computes", batch_inputs="any"),
     "Dropout": Operator(dropout_rule),
-    "Elu": Operator(curve_rule(lambda options: elu(options.get("alpha", 1.0)))),
-    "Erf": Operator(lambda call: ERF(call.pair())),
+    "Elu": Operator(curve_rule(lambda options: elu_curve(options.get("alpha", 1.0)))),
+    "Erf": Operator(lambda call: ERF_CURVE(call.pair())),
     "Expand": MOVE,
     "Flatten": MOVE,
     "Gather": MOVE_ANYTHING,
@@ -143,18 +143,18 @@ OPERATORS: dict[str, Operator] = {
     "Range": Operator(on_known="computes"),
     "ReduceMean": Operator(reduce_rule, moves=True),
     "ReduceSum": Operator(reduce_rule, moves=True),
-    "Relu": Operator(lambda call: RELU(call.pair())),
+    "Relu": Operator(lambda call: RELU_CURVE(call.pair())),
     "Reshape": Operator(move_rule, "moves", moves=True, fixes_count=True),
     "Shape": Operator(shape_rule, reads_shape=True),
-    "Sigmoid": Operator(lambda call: SIGMOID(call.pair())),
+    "Sigmoid": Operator(lambda call: SIGMOID_CURVE(call.pair())),
     "Slice": MOVE_ANYTHING,
     "Softmax": Operator(softmax_rule, mixes=softmax_mixes),
-    "Softplus": Operator(lambda call: SOFTPLUS(call.pair())),
+    "Softplus": Operator(lambda call: SOFTPLUS_CURVE(call.pair())),
     "Split": Operator(move_rule, moves=True, all_outputs=True),
     "Squeeze": MOVE_ANYTHING,
     "Sub": Operator(subtract_rule, "computes", batch_inputs="any"),
     "Sum": Operator(add_rule, batch_inputs="any"),
-    "Tanh": Operator(lambda call: TANH(call.pair())),
+    "Tanh": Operator(lambda call: TANH_CURVE(call.pair())),
     "Tile": MOVE,
     "Transpose": MOVE_ANYTHING,
     "Unsqueeze": MOVE_ANYTHING,

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activations import RELU, Activation
 from onnxfde.neurons.balance import balanced
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.rounding_noise import rounding_noise
 from onnxfde.numbers import FloatArray
-from tests.strategies import CUBE, RELU, layers
+from tests.strategies import CUBE, layers
 
 
 def in_8_bits(a: FloatArray, axis: int | None) -> FloatArray:

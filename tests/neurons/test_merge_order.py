@@ -10,13 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxfde.neurons import merge_order
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activations import RELU, SQUARE, Activation
 from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import canonical, merge_tree
 from onnxfde.neurons.pivoted_basis import pivoted_basis
 from onnxfde.progress import Progress
-from tests.strategies import CUBE, RELU, layers
+from tests.strategies import CUBE, layers
 
 
 def random_layer(neurons: int, inputs: int, seed: int = 0) -> Layer:
@@ -127,7 +127,7 @@ def test_the_canonical_form_is_the_same_function_whatever_the_scales(
     other = replace(
         layer,
         incoming=np.ldexp(layer.incoming * sign[:, None], power[:, None])[order],
-        outgoing=np.ldexp(layer.outgoing, -activation.degree * power)[:, order],
+        outgoing=np.ldexp(layer.outgoing, -(activation.degree or 0) * power)[:, order],
     )
     first, second = canonical(layer)[0], canonical(other)[0]
     np.testing.assert_array_equal(first.incoming, second.incoming)
