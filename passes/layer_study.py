@@ -20,6 +20,7 @@ from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier
 from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
@@ -251,7 +252,9 @@ def frontier_of(
             erode=options.semantics == "erode",
             progress=progress,
         )
-    blocks = BlockSearch(problem, options.quotient_used != "single", progress)
+    blocks: BlockSearch | EliminationSearch = EliminationSearch(problem, progress)
+    if problem.squares:
+        blocks = BlockSearch(problem, options.quotient_used != "single", progress)
     if options.quotient_used != "minimal":
         return blocks
     return FreeSearch(problem, blocks, progress, deadline)
