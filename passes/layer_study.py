@@ -19,6 +19,7 @@ from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
@@ -136,7 +137,8 @@ class LayerStudies:
         cls, options: MergeOptions, context: Context, graph: Graph, work: Graph, layers: list[Match]
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
-        inputs, results = context.inputs, needs_evidence(options)
+        inputs = context.inputs
+        results = any(needs_evidence(options, match.layer) for match in layers)
         context.progress.say("recording the inputs of layers")
 
         def pair(name: str, source: InputSource, samples: Samples | None = None) -> RecordedPair:
@@ -193,9 +195,8 @@ class LayerStudies:
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
-        evidence = (
-            self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
-        )
+        seen = needs_evidence(self.options, now.layer)
+        evidence = self.fitting.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
         problem = Problem(
             layer=now.layer,
@@ -233,9 +234,10 @@ def refusing_extremes() -> Iterator[None]:
         raise NoMatch("its weights or inputs differ too much in size to be compared") from None
 
 
-def needs_evidence(options: MergeOptions) -> bool:
+def needs_evidence(options: MergeOptions, layer: Layer) -> bool:
     """Whether neurons are fitted to the outputs of the original network."""
-    return options.quotient_used == "minimal"
+    refitted = options.semantics == "budget" and layer.activation != SQUARE
+    return refitted or options.quotient_used == "minimal"
 
 
 def frontier_of(

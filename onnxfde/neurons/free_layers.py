@@ -24,6 +24,12 @@ from onnxfde.neurons.unit_kernels import layer_of_rows, whitened_rows
 RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 """The ridge by stored type. Those of float32 and float16 worked in prototypes; the other two are
 chosen by the digits of their types, not tuned."""
+OTHER_RIDGE = 1e-6
+"""The ridge of other activations than squares, as a share of Var h, and that of `WIDE` layers.
+Both worked in prototypes."""
+WIDE_RIDGE = 1e-4
+WIDE = 500
+"""Neurons above which a layer is wide."""
 MOST_RIDGE = 0.01
 """The largest ridge in view of 8 bits, so that the fit itself does not suffer. Chosen; not
 tuned."""
@@ -105,6 +111,10 @@ class FreeLayers:
     @cached_property
     def ridge(self) -> float:
         """What the stored type needs, or the variance that rounding to 8 bits brings."""
+        least = RIDGES[self.problem.dtype.name]
+        if not self.problem.squares:
+            wide = self.problem.live.neurons > WIDE
+            least = max(least, WIDE_RIDGE if wide else OTHER_RIDGE)
         if not self.problem.int8:
-            return RIDGES[self.problem.dtype.name]
+            return least
         return min(rounding_noise(self.problem.live, self.problem.samples), MOST_RIDGE)
