@@ -19,7 +19,9 @@ from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
@@ -145,7 +147,8 @@ class LayerStudies:
         cls, options: MergeOptions, context: Context, graph: Graph, work: Graph, layers: list[Match]
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
-        inputs, results = context.inputs, needs_evidence(options)
+        inputs = context.inputs
+        results = any(needs_evidence(options, match.layer) for match in layers)
         context.progress.say("recording the inputs of layers")
 
         def pair(name: str, source: InputSource, samples: Samples | None = None) -> RecordedPair:
@@ -204,9 +207,8 @@ class LayerStudies:
         wider = wider if wider and wider.remark is None else None
         if wider and now.layer.activation.power is None:
             inputs, wider = wider, None
-        evidence = (
-            self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
-        )
+        seen = needs_evidence(self.options, now.layer)
+        evidence = self.fitting.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
         problem = Problem(
             layer=now.layer,
@@ -245,9 +247,10 @@ def refusing_extremes() -> Iterator[None]:
         raise NoMatch("its weights or inputs differ too much in size to be compared") from None
 
 
-def needs_evidence(options: MergeOptions) -> bool:
+def needs_evidence(options: MergeOptions, layer: Layer) -> bool:
     """Whether neurons are fitted to the outputs of the original network."""
-    return options.quotient_used == "minimal"
+    refitted = options.semantics == "budget" and layer.activation != SQUARE
+    return refitted or options.quotient_used == "minimal"
 
 
 def frontier_of(
@@ -264,7 +267,9 @@ def frontier_of(
             erode=options.semantics == "erode",
             progress=progress,
         )
-    blocks = BlockSearch(problem, options.quotient_used != "single", progress)
+    blocks: BlockSearch | EliminationSearch = EliminationSearch(problem, progress)
+    if problem.squares:
+        blocks = BlockSearch(problem, options.quotient_used != "single", progress)
     if options.quotient_used != "minimal":
         return blocks
     return FreeSearch(problem, blocks, progress, deadline)
