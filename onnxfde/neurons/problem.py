@@ -14,7 +14,7 @@ With evidence, real inputs, layers are ranked by the error to expect on new inpu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +69,8 @@ class Problem:
     """Whether neurons are put into canonical form, for searches that depend on their order."""
     other_metrics: tuple[Metric, ...] = ()
     """Other assumptions about the inputs; the largest error counts."""
+    box: tuple[FloatArray, FloatArray] | None = None
+    """The lowest and highest value of each input of the layer, if the user vouches for them."""
 
     def error_of(self, layer: Layer) -> float:
         """The largest error of a layer under any assumption about the inputs."""
@@ -222,7 +224,6 @@ class Problem:
         layer = self.layer
         if layer.neurons == 1:
             return None
-        nothing = np.zeros((1, layer.inputs + 1))
-        offset = layer.without_constants().offset
-        stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset, layer.activation)
+        nothing, offset = layer.only([0]).mapped(np.zeros_like), layer.without_constants().offset
+        stored = replace(nothing, offset=offset)
         return Reduced(self.read_back(stored), (tuple(range(layer.neurons)),), 0.0)
