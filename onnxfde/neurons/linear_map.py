@@ -25,7 +25,7 @@ from onnxfde.neurons.linear_pieces import (
     InputBox,
     StraightPiece,
     lowest_sums,
-    stay,
+    stay_in_piece,
     straight_pieces,
 )
 from onnxfde.numbers import ROUNDOFF, FloatArray, Indices, cast
@@ -36,7 +36,7 @@ of the largest row. Chosen: a combination of rounded rows is off by about one; n
 WEIGHT_SLACK = 2
 """The factor 2 above: with it, a map stays well within the 8 roundoffs that a layer may change."""
 BIAS_MARGIN = 8
-"""Unit roundoffs by which new neurons stay away from the ends of their straight piece, since they
+"""Unit roundoffs by which new neurons stay_in_piece away from the ends of their straight piece, since they
 are rounded afterwards. Chosen; not tuned."""
 
 
@@ -121,7 +121,7 @@ def linear_neurons(
     plain = np.column_stack([rows, np.zeros(len(rows))])
     if activation.name == "PRelu":
         slope = float(activation.slope(np.ones(1), 1.0)[0])
-        return made(like, plain, weights / slope, (np.ones(len(rows)),))
+        return neurons_like(like, plain, weights / slope, (np.ones(len(rows)),))
     if activation.parameters:
         return None
     for piece in straight_pieces(activation):
@@ -130,13 +130,13 @@ def linear_neurons(
         if placed is not None:
             placed_rows, scale = placed
             columns = weights / scale / slope
-            found = made(like, placed_rows, columns)
+            found = neurons_like(like, placed_rows, columns)
             shift = columns @ (slope * placed_rows[:, -1] + start)
             return Layer(found.incoming, found.outgoing, -shift, activation)
     return mirrored(like, plain, weights)
 
 
-def made(
+def neurons_like(
     like: Layer, rows: FloatArray, weights: FloatArray, parameters: tuple[FloatArray, ...] = ()
 ) -> Layer:
     """Neurons with no offset."""
@@ -179,7 +179,7 @@ def in_piece(
     bias = bias_within(piece, least, most, ROUNDOFF[dtype.name])
     placed = cast(np.column_stack([rows[:, :-1] * scale[:, None], bias]), dtype)
     probe = Layer(placed, np.zeros((0, len(rows))), np.zeros(0))
-    return (placed, scale) if stay(probe, box, piece).all() else None
+    return (placed, scale) if stay_in_piece(probe, box, piece).all() else None
 
 
 def bias_within(

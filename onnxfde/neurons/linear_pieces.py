@@ -86,7 +86,9 @@ def straight_neurons(layer: Layer, box: InputBox | None) -> tuple[FloatArray, Fl
         at = np.full(layer.neurons, piece.inside)
         steep = layer.activation.slope(at, *layer.unit_parameters)
         shift = layer.activation.value(at, *layer.unit_parameters) - steep * at
-        inside = np.ones(layer.neurons, dtype=bool) if box is None else stay(layer, box, piece)
+        inside = (
+            np.ones(layer.neurons, dtype=bool) if box is None else stay_in_piece(layer, box, piece)
+        )
         slope[inside], intercept[inside] = steep[inside], shift[inside]
     if layer.activation.name == "PRelu":
         straight = layer.unit_parameters[0] == 1
@@ -95,19 +97,21 @@ def straight_neurons(layer: Layer, box: InputBox | None) -> tuple[FloatArray, Fl
     return slope, intercept
 
 
-def stay(layer: Layer, box: InputBox, piece: StraightPiece) -> npt.NDArray[np.bool_]:
+def stay_in_piece(layer: Layer, box: InputBox, piece: StraightPiece) -> npt.NDArray[np.bool_]:
     """Which neurons stay within a piece for all inputs in the box."""
     low, low_slack = lowest_sums(layer.incoming, box)
     high, high_slack = lowest_sums(-layer.incoming, box)
     high = -high
-    sure = within(piece, low - low_slack, high + high_slack)
-    unsure = np.flatnonzero(within(piece, low + low_slack, high - high_slack) & ~sure)
+    sure = ranges_in_piece(piece, low - low_slack, high + high_slack)
+    unsure = np.flatnonzero(ranges_in_piece(piece, low + low_slack, high - high_slack) & ~sure)
     for i in unsure[: MOST_EXACT // layer.incoming.shape[1]]:
-        sure[i] = stays_exactly(layer.incoming[i], box, piece)
+        sure[i] = stays_in_piece_exactly(layer.incoming[i], box, piece)
     return sure
 
 
-def within(piece: StraightPiece, low: FloatArray, high: FloatArray) -> npt.NDArray[np.bool_]:
+def ranges_in_piece(
+    piece: StraightPiece, low: FloatArray, high: FloatArray
+) -> npt.NDArray[np.bool_]:
     """Which ranges lie within a piece."""
     above = low >= piece.low if piece.low_belongs else low > piece.low
     return np.asarray(above & (high <= piece.high))
@@ -124,7 +128,7 @@ def lowest_sums(incoming: FloatArray, box: InputBox) -> tuple[FloatArray, FloatA
     return up @ low + down @ high + bias, np.where(size == 0, 0.0, slack)
 
 
-def stays_exactly(row: FloatArray, box: InputBox, piece: StraightPiece) -> bool:
+def stays_in_piece_exactly(row: FloatArray, box: InputBox, piece: StraightPiece) -> bool:
     """The same for one neuron, without rounding."""
     low, high = box
     lowest = highest = Fraction(float(row[-1]))

@@ -84,7 +84,7 @@ def drafted(
     smaller = replace(layer, outgoing=outgoing, offset=offset).only(kept)
     blocks = named_blocks(structure, kept, 0 if new is None else new.neurons)
     if new is not None and new.neurons:
-        smaller = joined(smaller, new)
+        smaller = joined_layers(smaller, new)
     if not smaller.neurons:
         return Draft(replace(layer.only([0]).mapped(np.zeros_like), offset=smaller.offset), ((),))
     return Draft(smaller, blocks)
@@ -114,7 +114,7 @@ def add_seconds(
     return np.asarray(share @ parts.constant[second])
 
 
-def joined(first: Layer, second: Layer) -> Layer:
+def joined_layers(first: Layer, second: Layer) -> Layer:
     """The neurons of two layers side by side."""
     both = zip(first.unit_parameters, second.unit_parameters, strict=True)
     return replace(
