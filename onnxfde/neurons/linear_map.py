@@ -36,7 +36,7 @@ of the largest row. Chosen: a combination of rounded rows is off by about one; n
 WEIGHT_SLACK = 2
 """The factor 2 above: with it, a map stays well within the 8 roundoffs that a layer may change."""
 BIAS_MARGIN = 8
-"""Unit roundoffs by which new neurons stay_in_piece away from the ends of their straight piece, since they
+"""Unit roundoffs by which new neurons stay away from the ends of their straight piece, since they
 are rounded afterwards. Chosen; not tuned."""
 
 
