@@ -25,6 +25,9 @@ from onnxfde.neurons.linear_map import LinearTerms
 from onnxfde.neurons.linear_pieces import InputBox, straight_neurons
 from onnxfde.numbers import ROUNDOFF, FloatArray, Indices
 
+SAME_KIND = 1e-13
+"""Neurons of a family are of one kind if their ρ is this small beside l and s: float64 rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class MemberParts:
@@ -121,16 +124,19 @@ class LayerStructure:
         families, parts = self.families, self.parts
         first = families.representatives[families.home]
         rest = parts.line - parts.shape * (parts.line / parts.shape)[first]
-        small = np.abs(rest) <= 1e-13 * (np.abs(parts.line) + np.abs(parts.shape))
+        small = np.abs(rest) <= SAME_KIND * (np.abs(parts.line) + np.abs(parts.shape))
         return np.where(small, 0.0, rest)
 
-    def summed(self, factor: FloatArray) -> FloatArray:
-        """Σ V_i factor_i over each family, one column each; 0 where only rounding is left."""
-        families, outgoing = self.families, self.layer.outgoing[:, self.curved] * factor
-        count = len(families.representatives)
-        found, size = np.zeros((count, len(outgoing))), np.zeros((count, len(outgoing)))
-        np.add.at(found, families.home, outgoing.T)
-        np.add.at(size, families.home, np.abs(outgoing.T))
+    def summed(self, factor: FloatArray, terms: FloatArray) -> FloatArray:
+        """Σ V_i factor_i over each family, one column each.
+
+        It is 0 where it is no more than rounding, given the size of the terms of each factor.
+        """
+        families, outgoing = self.families, self.layer.outgoing[:, self.curved].T
+        found = np.zeros((len(families.representatives), self.layer.outputs))
+        size = np.zeros_like(found)
+        np.add.at(found, families.home, outgoing * factor[:, None])
+        np.add.at(size, families.home, np.abs(outgoing * terms[:, None]))
         nothing = np.all(np.abs(found) <= ROUNDOFF[self.dtype.name] * size, axis=1, keepdims=True)
         return np.where(nothing, 0.0, found).T
 
@@ -138,12 +144,14 @@ class LayerStructure:
     def shapes(self) -> FloatArray:
         """V_r of each family."""
         own = self.parts.shape[self.families.representatives]
-        return np.asarray(self.summed(self.parts.shape) / own)
+        return np.asarray(self.summed(self.parts.shape, self.parts.shape) / own)
 
     @cached_property
     def residues(self) -> FloatArray:
         """R of each family."""
-        return self.summed(self.rest)
+        parts, families = self.parts, self.families
+        lean = np.abs(parts.line / parts.shape)[families.representatives][families.home]
+        return self.summed(self.rest, np.abs(parts.line) + np.abs(parts.shape) * lean)
 
     @cached_property
     def lined(self) -> Indices:

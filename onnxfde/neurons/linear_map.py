@@ -106,7 +106,8 @@ def spanning_rows(rows: FloatArray, roundoff: float) -> tuple[Indices, Indices, 
 
     if not rows.any():
         return np.arange(0), np.arange(len(rows)), np.zeros((len(rows), 0))
-    upper, order = qr(rows.T, mode="r", pivoting=True)
+    used = rows[:, rows.any(axis=0)]
+    upper, order = qr((used / np.abs(used).max(axis=0)).T, mode="r", pivoting=True)
     left = np.abs(np.diag(upper))
     rank = int(np.sum(left > RANK_STEPS * roundoff * left[0]))
     combined = solve_triangular(upper[:rank, :rank], upper[:rank, rank:]).T

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,18 +34,27 @@ def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced |
     layer, alive = problem.layer.without_constants(), np.flatnonzero(problem.layer.alive)
     if not layer.neurons:
         return problem.constant()
-    box = problem.box if box is None else box
-    for strict in (False, True):
-        structure = LayerStructure(layer, problem.dtype, box, strict)
-        made = drafts(structure) if structure.sound() else ()
-        for draft in sorted(made, key=lambda draft: draft.layer.neurons):
+    for structure in structures(layer, problem.dtype, problem.box if box is None else box):
+        for draft in sorted(drafts(structure), key=lambda draft: draft.layer.neurons):
             if draft.layer.neurons >= problem.layer.neurons:
-                return None
+                break
             stored = problem.read_back(draft.layer)
             if stays_equal(problem, stored):
                 blocks = tuple(tuple(int(alive[i]) for i in block) for block in draft.blocks)
                 return Reduced(stored, blocks, observed_change(problem, stored))
     return None
+
+
+def structures(
+    layer: Layer, dtype: np.dtype[Any], box: InputBox | None
+) -> Iterator[LayerStructure]:
+    """What can be known of a layer, from what finds most to what can hardly be wrong."""
+    for known in (box, None) if box is not None else (None,):
+        loose = LayerStructure(layer, dtype, known)
+        if loose.sound():
+            yield loose
+        if loose.families.loose.any():
+            yield LayerStructure(layer, dtype, known, strict=True)
 
 
 @dataclass(frozen=True, eq=False)
