@@ -195,7 +195,7 @@ def test_a_real_network_for_homomorphic_encryption() -> None:
     assert (layer.name, layer.neurons_before) == ("Gemm_3", 128)
     assert layer.neurons_after < 128
     assert len(layer.blocks) == layer.neurons_after
-    assert "Conv 'Conv_0' stands before the square" in result.report.refused[0].reason
+    assert "Conv 'Conv_0' stands before the activation" in result.report.refused[0].reason
     x = np.random.default_rng(0).uniform(0, 1, (1, 1, 32, 32)).astype(np.float32)
     assert outputs_of(result.model, x)[0].shape == (1, 10)
 

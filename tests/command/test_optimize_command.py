@@ -83,7 +83,7 @@ def test_verbose_prints_reasons_and_times(tmp_path: Path) -> None:
     )
     onnx.save(build(body, W=W, b=B, V=V, c=C), path)
     done = run("optimize", path, tmp_path / "o.onnx", "--verbose", "--eps", "0")
-    assert "left alone  q: Relu 'r' stands before the square" in done.stdout
+    assert "left alone  q: Relu 'r' stands before the activation" in done.stdout
     assert "partition" in done.stdout
 
 
