@@ -23,6 +23,7 @@ from onnxfde.graph.function_forms import (
     atom_form,
     positive_part,
 )
+from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
 from onnxfde.neurons.activations import (
     ABS,
     ACTIVATIONS,
@@ -37,9 +38,7 @@ from onnxfde.neurons.activations import (
     SOFTPLUS,
     SOFTSIGN,
     TANH,
-    TANH_CUBE,
     TANH_GELU,
-    TANH_SLOPE,
     Activation,
     clip,
     leaky_relu,
