@@ -42,12 +42,12 @@ def interpolated(pair: Pair, neurons: int, hidden: Array) -> Pair:
     """Interpolative decomposition of the hidden activations Z (rows × neurons).
 
     A QR decomposition with column pivoting, Z P = Q [R₁ R₂], chooses the neurons, and
-    Z ≈ Z_chosen [I R₁⁻¹R₂] Pᵀ gives the outgoing weights.
+    Z ≈ Z_chosen [I R₁⁺R₂] Pᵀ gives the outgoing weights. R₁ is singular where neurons are never on.
     """
-    from scipy.linalg import qr, solve_triangular
+    from scipy.linalg import qr
 
     r, order = qr(hidden.astype(np.float64), mode="r", pivoting=True)
     chosen, others = order[:neurons], order[neurons:]
-    combined = solve_triangular(r[:neurons, :neurons], r[:neurons, neurons:])
+    combined, *_ = np.linalg.lstsq(r[:, :neurons], r[:, neurons:], rcond=None)
     outgoing = pair.outgoing[:, chosen] + pair.outgoing[:, others] @ combined.T
     return pair.kept(chosen, outgoing)
