@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.activations.dense_networks import DENSE
+from benchmarks.activations.dense_tasks import DENSE
 from benchmarks.activations.methods import METHODS, Result
 from benchmarks.activations.subjects import FEED_FORWARD
 
@@ -61,8 +61,7 @@ def compared(method: str) -> bool:
 
 def all_cells(quick: bool) -> Iterator[Cell]:
     """Every cell, those that decide a promise first."""
-    chosen = [net for net in (*LENET, *DENSE) if not quick or net in QUICK]
-    chosen = list(dict.fromkeys(chosen))
+    chosen = [net for net in DENSE if not quick or net in QUICK]
     yield from (cell for cell in EXTRA if not quick or cell.net in QUICK)
     table = [method for method in METHODS if compared(method)]
     if not quick:

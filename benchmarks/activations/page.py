@@ -9,7 +9,7 @@ from statistics import mean
 from benchmarks.activations import autoencoder
 from benchmarks.activations.bars import BAR_HEADER, bar_rows
 from benchmarks.activations.cells import LENET, SHARES, Cell, Found, compared
-from benchmarks.activations.dense_networks import DENSE
+from benchmarks.activations.dense_tasks import DENSE
 from benchmarks.activations.methods import METHODS, Result
 from benchmarks.common import table
 

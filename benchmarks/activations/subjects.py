@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.activations import dense_networks, transformers
-from benchmarks.activations.dense_networks import DENSE
+from benchmarks.activations import transformers
+from benchmarks.activations.dense_tasks import DENSE
 from benchmarks.activations.fashion import fashion_rows
 from benchmarks.activations.transformers import VIT, WIDE, TransformerTask, patches
 from benchmarks.common.datasets import Rows, abalone_rows, digits_rows, mnist_rows
+from benchmarks.common.dense_networks import dense_layers, trained_network, untrained
 from benchmarks.common.scores import score
+from benchmarks.common.torch_training import export_network
 from onnxfde.numbers import Array
 
 MOST_ROWS = 4000
@@ -106,11 +108,11 @@ class Suite:
         pairs = tuple((str(i), str(i + 2)) for i in maps)
         found = Subject(
             name, self.folder, task.data, pairs,
-            lambda: dense_networks.untrained(task, self.rows(task.data)),
+            lambda: untrained(task, self.rows(task.data)),
         )  # fmt: skip
         if not found.model.exists():
             rows = self.rows(task.data)
-            self.write(found, dense_networks.train(task, rows), rows)
+            self.write(found, trained_network(task, rows), rows)
         return found
 
     def transformer(self, task: TransformerTask) -> Subject:
@@ -128,7 +130,7 @@ class Suite:
         """The feed-forward layer of the wide transformer, with what flows into it."""
         found = Subject(
             FEED_FORWARD, self.folder, FEED_FORWARD, (("0", "2"),),
-            lambda: dense_networks.dense_layers((WIDE.width, 4 * WIDE.width, WIDE.width), "gelu"),
+            lambda: dense_layers((WIDE.width, 4 * WIDE.width, WIDE.width), "gelu"),
         )  # fmt: skip
         if not found.model.exists():
             whole = self.transformer(WIDE)
@@ -147,7 +149,7 @@ class Suite:
         self.folder.mkdir(parents=True, exist_ok=True)
         kept_rows(self.folder, subject.data, rows)
         torch.save(net.state_dict(), subject.weights)
-        dense_networks.export(net, rows.x_train[:2], subject.model, free)
+        export_network(net, rows.x_train[:2], subject.model, free)
 
 
 def patched(rows: Rows, size: int) -> Rows:

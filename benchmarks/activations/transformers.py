@@ -8,13 +8,13 @@ whole image, because it has a position for each of those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.activations.dense_networks import epochs
 from benchmarks.common.datasets import Rows
+from benchmarks.common.torch_training import fitted, seeded
 from onnxfde.numbers import Array
 
 SIDE = 28
@@ -108,15 +108,9 @@ def transformer(task: TransformerTask) -> Any:
 
 def train(task: TransformerTask, rows: Rows) -> Any:
     """Adam with a cosine schedule on the first images."""
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(task.seed)
-    net = transformer(task)
-    x, y = (torch.from_numpy(a[: task.images]) for a in (rows.x_train, rows.y_train))
-    for _ in epochs(net, torch.nn.CrossEntropyLoss(), (x, y), task):
-        pass
-    return net.eval()
+    seeded(task.seed)
+    x, y = rows.x_train[: task.images], rows.y_train[: task.images]
+    return fitted(transformer(task), replace(rows, x_train=x, y_train=y), task)
 
 
 def feed_forward_rows(net: Any, rows: Rows) -> tuple[Any, Rows]:
