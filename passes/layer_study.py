@@ -19,7 +19,9 @@ from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.block_search import BlockSearch
+from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
@@ -59,6 +61,16 @@ class LayerStudy:
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
     wider_samples: FloatArray | None = None
     """Inputs of the layer under another assumption."""
+    assumed: bool = False
+    """Whether there is no data, so that its inputs are assumed."""
+
+    @property
+    def lossless_unless_asked(self) -> bool:
+        """Whether it is approximated only if the user asks for it.
+
+        On assumed inputs polynomials do what they do on real ones of the same size; others may not.
+        """
+        return self.assumed and self.problem.layer.activation.power is None
 
     @property
     def cut(self) -> bool:
@@ -135,7 +147,8 @@ class LayerStudies:
         cls, options: MergeOptions, context: Context, graph: Graph, work: Graph, layers: list[Match]
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
-        inputs, results = context.inputs, needs_evidence(options)
+        inputs = context.inputs
+        results = any(needs_evidence(options, match.layer) for match in layers)
         context.progress.say("recording the inputs of layers")
 
         def pair(name: str, source: InputSource, samples: Samples | None = None) -> RecordedPair:
@@ -192,9 +205,10 @@ class LayerStudies:
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
-        evidence = (
-            self.fitting.outputs(inputs, now, found) if needs_evidence(self.options) else None
-        )
+        if wider and now.layer.activation.power is None:
+            inputs, wider = wider, None
+        seen = needs_evidence(self.options, now.layer)
+        evidence = self.fitting.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
         problem = Problem(
             layer=now.layer,
@@ -215,7 +229,8 @@ class LayerStudies:
             raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, progress, self.deadline)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
-        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
+        assumed = self.context.inputs.data is None
+        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples, assumed)
 
     def _verdict(self, now: Match, found: Match) -> Evidence | None:
         if self.verdict is None:
@@ -232,9 +247,10 @@ def refusing_extremes() -> Iterator[None]:
         raise NoMatch("its weights or inputs differ too much in size to be compared") from None
 
 
-def needs_evidence(options: MergeOptions) -> bool:
+def needs_evidence(options: MergeOptions, layer: Layer) -> bool:
     """Whether neurons are fitted to the outputs of the original network."""
-    return options.quotient_used == "minimal"
+    refitted = options.semantics == "budget" and layer.activation != SQUARE
+    return refitted or options.quotient_used == "minimal"
 
 
 def frontier_of(
@@ -251,7 +267,9 @@ def frontier_of(
             erode=options.semantics == "erode",
             progress=progress,
         )
-    blocks = BlockSearch(problem, options.quotient_used != "single", progress)
+    blocks: BlockSearch | EliminationSearch = EliminationSearch(problem, progress)
+    if problem.squares:
+        blocks = BlockSearch(problem, options.quotient_used != "single", progress)
     if options.quotient_used != "minimal":
         return blocks
     return FreeSearch(problem, blocks, progress, deadline)

@@ -6,7 +6,8 @@ Two aims, the first for 8 bits, where all hidden values h_r share one step size:
     max |U| = max |V|               by one factor for all neurons
 
 No E[h_r] may exceed the largest of the original layer, nor a ceiling that is well within the stored
-type, or h could overflow where the original did not. E[h] is computed as that of a square.
+type, or h could overflow where the original did not. E[h] is taken as E[(u·z)²]^(p/2): exact for
+squares, and for others not far off, nor small only because a neuron is mostly off.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def balanced(
     degree = layer.activation.degree
     if degree is None:
         return layer
-    size = mean_square(metric.whiten(layer.incoming))
+    size = mean_square(metric.whiten(layer.incoming)) ** (degree / 2)
     part = np.linalg.norm(layer.outgoing, axis=0) * size
-    largest = min(mean_square(metric.whiten(original.incoming)).max(), ceiling)
+    largest = min(mean_square(metric.whiten(original.incoming)).max() ** (degree / 2), ceiling)
     live = part > 0
     if not live.any():
         return layer

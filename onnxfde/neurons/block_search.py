@@ -16,6 +16,7 @@ from onnxfde.neurons.kernels import feature_count
 from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.tree_search import LARGE_LAYER, TreeSearch
+from onnxfde.numbers import FloatArray
 from onnxfde.progress import Progress
 
 CROWDED = 8
@@ -101,6 +102,12 @@ class BlockSearch:
             return BasisSearch(self.problem).found()
         found = self._nodes.fewest(0.0, self.problem.live.neurons)
         return found or without_constants(self.problem)
+
+    def first_rows(self, count: int) -> list[FloatArray]:
+        """The blocks of the merge tree, and those of a cut with twice as many."""
+        tree = self.tree
+        wanted = (count, min(2 * count, tree.neurons))
+        return [tree.nodes[tree.cut(many)[0]] for many in wanted]
 
     @property
     def tree(self) -> MergeTree:

@@ -73,6 +73,11 @@ class CandidateNeurons:
         return cls(scaled, target, norm(rows, outgoing) if total is None else total)
 
     @property
+    def count(self) -> int:
+        """How many candidates there are."""
+        return len(self.rows)
+
+    @property
     def kept(self) -> int:
         """How many neurons are kept in any case."""
         return 0 if self.projected is None else len(self.projected)
@@ -112,9 +117,14 @@ class CandidateNeurons:
         """Independent candidates, and the errors of the first k of them, from ‖F‖ at 0."""
         some, root = self.independent()
         target = self.target[:, some].T.astype(np.float64)
-        explained = solve_lower(root, target)
-        falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
-        return some, np.sqrt(np.maximum(self.total**2 - falls, 0.0))
+        return some, errors_in_order(root, target, self.total)
+
+
+def errors_in_order(root: FloatArray, target: FloatArray, total: float) -> FloatArray:
+    """‖F − best fit by the first k‖ for k = 0, 1, …, from L of G = LLᵀ, T and ‖F‖."""
+    explained = solve_lower(root, target)
+    falls = np.append(0.0, np.einsum("ij,ij->i", explained, explained).cumsum())
+    return np.sqrt(np.maximum(total**2 - falls, 0.0))
 
 
 def few_features(count: int, width: int) -> bool:

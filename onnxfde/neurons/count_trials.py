@@ -15,16 +15,17 @@ from itertools import islice
 
 import numpy as np
 
-from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.chase import LEVEL, Chase
-from onnxfde.neurons.descent import Waypoint, damped_steps, descending, unit
+from onnxfde.neurons.descent import Waypoint, damped_steps, descending
 from onnxfde.neurons.free_attempts import FEWEST_STEPS, RACE
 from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.merge_search import MergeSearch
 from onnxfde.neurons.objective import Fit
 from onnxfde.neurons.search_meter import SearchMeter
 from onnxfde.neurons.starts import FEW_STARTS, starting_rows, starts_at
 from onnxfde.neurons.taught import most_taught_steps, taught
+from onnxfde.numbers import FloatArray
 
 TRIAL_STEPS = 450
 """The most steps of L-BFGS from one start. Measured on random 64-256-10: from 300 to 450 steps the
@@ -63,7 +64,7 @@ class CountTrials:
     """Tries to stay within ε with a given number of neurons."""
 
     layers: FreeLayers
-    blocks: BlockSearch
+    blocks: MergeSearch
     meter: SearchMeter
     steps: int
     """The most steps of L-BFGS from one start."""
@@ -72,7 +73,7 @@ class CountTrials:
 
     @classmethod
     def planned(
-        cls, layers: FreeLayers, blocks: BlockSearch, meter: SearchMeter, top: int
+        cls, layers: FreeLayers, blocks: MergeSearch, meter: SearchMeter, top: int
     ) -> CountTrials:
         """Trials of counts below `top` that together take at most `SEARCH_WORK`."""
         affordable = SEARCH_WORK / (FULL_TRIALS * layers.step_work(1))
@@ -100,6 +101,7 @@ class CountTrials:
         if seen:
             yield self.blocks.candidate(count)
         goal = (eps * TAUGHT_HOPE if seen else eps) ** 2
+        unit = objective.kernel.unit
         fits = [objective.fit(unit(r)) for r in starting_rows(self.blocks, count, objective)]
         level = EVIDENCE_LEVEL if seen else LEVEL
         rounds = self._rounds(count, len(fits))
@@ -123,7 +125,8 @@ class CountTrials:
 
     def _is_small(self, count: int) -> bool:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
-        return count * (self.layers.problem.live.inputs + 1) <= TRIAL_UNKNOWNS
+        small = count * (self.layers.problem.live.inputs + 1) <= TRIAL_UNKNOWNS
+        return small and self.layers.problem.kernel.curved
 
     def _rounds(self, count: int, starts: int) -> TrialRounds:
         """How many of the best go on, for how many steps."""
@@ -139,13 +142,18 @@ class CountTrials:
             near = chase.follow(value)
             due = chase.due and bool(self.layers.problem.other_metrics)
             if near or due:
-                found = self.layers.built(objective.fit(unit(reached)), objective, None)
+                found = self._built(reached)
                 if due:
                     chase.measured(found.error)
                 yield found
             if not self.meter.step(1) or chase.hopeless:
                 return None
-        return objective.fit(unit(reached))
+        return objective.fit(objective.kernel.unit(reached))
+
+    def _built(self, rows: FloatArray) -> Reduced:
+        """A layer of these neurons."""
+        objective = self.layers.objective
+        return self.layers.built(objective.fit(objective.kernel.unit(rows)), objective, None)
 
     def _way(self, start: Fit) -> Iterator[Waypoint]:
         """Where the descent from one start goes through."""

@@ -3,9 +3,10 @@
     Levenberg–Marquardt   (H + μ diag H_U) ΔU = −½∇f,   H = H_U − H_UV H_VV⁻¹ H_VU
     L-BFGS                where a matrix over all unknowns would be too large
 
-H is the Gauss–Newton matrix with V′ eliminated. The scale of a neuron is free: Levenberg–Marquardt
+H is the Gauss–Newton matrix with V′ eliminated. The scale of a square is free: Levenberg–Marquardt
 keeps all neurons at length 1; L-BFGS starts each leg with lengths proportional to ‖V_r‖‖u_r‖²,
-which makes f about equally curved in all of them.
+which makes f about equally curved in all of them. With other activations its unknowns are rows
+times ‖V_r‖ (`unit_kernels`).
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ JITTER = 1e-12
 float64 rounding, well below any curvature that matters. Chosen; not tuned."""
 LEG = 150
 """Steps of L-BFGS after which the lengths of the neurons should be reset. Chosen; not tuned."""
-WEAKEST = 1e-3
-"""L-BFGS starts no neuron at less than this share of the longest. Chosen; not tuned."""
 
 GoOn = Callable[[int], bool]
 """Is called with the number of steps done since the last call; false if the descent must end."""
@@ -60,17 +59,11 @@ def always(steps: int) -> bool:
     return True
 
 
-def unit(rows: FloatArray) -> FloatArray:
-    """Rows of length 1."""
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(length == 0, 1.0, length))
-
-
 def levenberg_marquardt(
     objective: Objective, rows: FloatArray, steps: int, go_on: GoOn = always
 ) -> Fit:
     """The neurons that Levenberg–Marquardt reaches from `rows`."""
-    best = objective.fit(unit(rows))
+    best = objective.fit(objective.kernel.unit(rows))
     for found in islice(damped_steps(objective, best), steps):
         best = found
         if not go_on(1):
@@ -112,7 +105,7 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
     for _ in range(MOST_FAILURES):
         curvature[diagonal] = undamped + damping * scale
         step = np.linalg.solve(curvature, -at.gradient.ravel())
-        found = objective.fit(unit(at.rows + step.reshape(count, width)))
+        found = objective.fit(objective.kernel.unit(at.rows + step.reshape(count, width)))
         if found.value < at.value:
             return found, max(damping / LESS_DAMPING, LEAST_DAMPING)
         damping *= MORE_DAMPING
@@ -126,19 +119,17 @@ def quasi_newton(objective: Objective, start: Fit, steps: int, go_on: GoOn = alw
         reached = at.rows
         if not go_on(1):
             break
-    found = objective.fit(unit(reached))
+    found = objective.fit(objective.kernel.unit(reached))
     return found if found.value < start.value else start
 
 
 def descending(objective: Objective, start: Fit) -> Iterator[Waypoint]:
     """The neurons that L-BFGS goes through from `start`, until f hardly falls."""
-    lengths = np.linalg.norm(start.outgoing, axis=0) * np.linalg.norm(start.rows, axis=1) ** 2
-    lengths = np.maximum(lengths / lengths.max(initial=1e-300), WEAKEST)
-    rows = unit(start.rows) * lengths[:, None]
+    x, factors = objective.kernel.preconditioned(start.rows, start.outgoing)
 
     def slope_at(flat: FloatArray) -> tuple[float, FloatArray]:
-        found = objective.fit(flat.reshape(rows.shape))
-        return found.value, 2 * found.gradient.ravel()
+        found = objective.fit(flat.reshape(x.shape) / factors)
+        return found.value, 2 * (found.gradient / factors).ravel()
 
-    for point in lbfgs(slope_at, rows.ravel()):
-        yield Waypoint(point.x.reshape(rows.shape), point.value)
+    for point in lbfgs(slope_at, x.ravel()):
+        yield Waypoint(point.x.reshape(x.shape) / factors, point.value)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxfde.neurons.candidates import CandidateNeurons
+from onnxfde.neurons.given_candidates import GivenCandidates
 from onnxfde.neurons.greedy_steps import best_pool, greedy_steps, steps_per_block
 from onnxfde.neurons.positive_matrices import solve_lower
 from onnxfde.neurons.selection import Selection
@@ -24,7 +25,9 @@ SHRINK_BELOW = 0.75
 """The inverse is made smaller once at most this share of it is in use. Chosen; not tuned."""
 
 
-def eliminate(neurons: CandidateNeurons, least: int, progress: Progress | None = None) -> Selection:
+def eliminate(
+    neurons: CandidateNeurons | GivenCandidates, least: int, progress: Progress | None = None
+) -> Selection:
     """Drop one after the other until `least` are left.
 
     Those that are left come first in the order, then those that were dropped, the last of them
@@ -45,7 +48,7 @@ def eliminate(neurons: CandidateNeurons, least: int, progress: Progress | None =
             live = np.flatnonzero(np.diagonal(inverse) > 0)
             kept, inverse, weights = kept[live], inverse[np.ix_(live, live)], weights[:, live]
         if progress is not None:
-            progress.at(len(neurons.rows) - size, len(neurons.rows) - least)
+            progress.at(neurons.count - size, neurons.count - least)
     left = np.sort(kept[np.diagonal(inverse) > 0])
     first, errors = neurons.only(left).fit_in_order()
     order = np.concatenate([left[first], *(gone[::-1] for gone in reversed(dropped))])
@@ -74,7 +77,7 @@ def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
     inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
 
 
-def inverse_gram(neurons: CandidateNeurons) -> tuple[Indices, FloatArray]:
+def inverse_gram(neurons: CandidateNeurons | GivenCandidates) -> tuple[Indices, FloatArray]:
     """Independent neurons, and the inverse of their Gram matrix."""
     kept, root = neurons.independent()
     inverse_root = solve_lower(root, np.eye(len(root)))

@@ -15,10 +15,10 @@ from functools import cached_property
 
 import numpy as np
 
-from onnxfde.neurons.block_search import BlockSearch
-from onnxfde.neurons.descent import LEG, levenberg_marquardt, quasi_newton, unit
+from onnxfde.neurons.descent import LEG, levenberg_marquardt, quasi_newton
 from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.merge_search import MergeSearch
 from onnxfde.neurons.objective import Fit
 from onnxfde.neurons.search_meter import SearchMeter
 from onnxfde.neurons.starts import FEW_STARTS, starting_rows, starts_at
@@ -45,7 +45,7 @@ class FreeAttempts:
     """Freely chosen layers by number of neurons, made when they are asked for and kept."""
 
     layers: FreeLayers
-    blocks: BlockSearch
+    blocks: MergeSearch
     meter: SearchMeter
 
     def at(self, count: int) -> list[Reduced]:
@@ -86,7 +86,7 @@ class FreeAttempts:
         if self.meter.over:
             return
         starts = starting_rows(self.blocks, count, objective)
-        fits = [objective.fit(unit(rows)) for rows in starts]
+        fits = [objective.fit(objective.kernel.unit(rows)) for rows in starts]
         best = min(fits, key=lambda f: f.value)
         run = self._race if layers.is_small(count) else self._run
         for found in run(fits):

@@ -15,14 +15,21 @@ import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
-from onnxfde.neurons.kernels import mean_square
+from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Target, summed
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.rounding_noise import rounding_noise
+from onnxfde.neurons.unit_kernels import layer_of_rows, whitened_rows
 
 RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 """The ridge by stored type. Those of float32 and float16 worked in prototypes; the other two are
 chosen by the digits of their types, not tuned."""
+OTHER_RIDGE = 1e-6
+"""The ridge of other activations than squares, as a share of Var h, and that of `WIDE` layers.
+Both worked in prototypes."""
+WIDE_RIDGE = 1e-4
+WIDE = 500
+"""Neurons above which a layer is wide."""
 MOST_RIDGE = 0.01
 """The largest ridge in view of 8 bits, so that the fit itself does not suffer. Chosen; not
 tuned."""
@@ -47,15 +54,21 @@ class FreeLayers:
     def built(self, fit: Fit, objective: Objective, evidence: Evidence | None) -> Reduced:
         """The layer of these neurons as it will be stored, V′ fitted to the rounded U′."""
         problem, live, metric = self.problem, self.problem.live, self.problem.metric
-        start = replace(live, incoming=metric.unwhiten(fit.rows), outgoing=fit.outgoing)
+        start = layer_of_rows(fit.rows, fit.outgoing, live, metric)
         even = problem.evened(start, exact=False)
         rounded = replace(start, incoming=problem.read_back(even).incoming)
         if not np.isfinite(rounded.incoming).all():
             return Reduced(rounded, (), np.inf)
-        rows = metric.whiten(rounded.incoming)
-        fitted = replace(rounded, outgoing=objective.fit(rows).outgoing)
+        outgoing = objective.fit(whitened_rows(rounded, metric)).outgoing
+        return self.centred(replace(rounded, outgoing=outgoing), evidence)
+
+    def centred(self, fitted: Layer, evidence: Evidence | None) -> Reduced:
+        """A layer with the offset that leaves no mean error, as it will be stored."""
+        problem, live, kernel = self.problem, self.problem.live, self.problem.kernel
         if evidence is None:
-            means = live.outgoing @ mean_square(problem.rows) - fitted.outgoing @ mean_square(rows)
+            rows = whitened_rows(fitted, problem.metric)
+            before, after = kernel.means(problem.rows), kernel.means(rows)
+            means = live.outgoing @ before - fitted.outgoing @ after
             fitted = replace(fitted, offset=live.offset + means)
         else:
             fitted = evidence.centred(fitted)
@@ -65,6 +78,8 @@ class FreeLayers:
     def gaussian(self) -> Target:
         """The layer under Gaussian inputs, as quadratic forms or as neurons."""
         live, rows = self.problem.live, self.problem.rows
+        if not self.problem.squares:
+            return self.problem.expanded.target
         width = live.inputs + 1
         size = live.outputs * width**2
         cheaper = size <= live.neurons * (width + live.outputs)
@@ -75,7 +90,13 @@ class FreeLayers:
     @cached_property
     def objective(self) -> Objective:
         """The Gaussian target alone."""
-        return Objective(((self.gaussian, 1.0),), self.ridge)
+        return self.objective_with(())
+
+    def objective_with(
+        self, targets: tuple[tuple[Target, float], ...], share: float = 1.0
+    ) -> Objective:
+        """Some targets, and the Gaussian one with a share."""
+        return Objective((*targets, (self.gaussian, share)), self.ridge, self.problem.kernel)
 
     def step_work(self, count: int) -> float:
         """Multiplications of one evaluation at this count, with its gradient."""
@@ -84,11 +105,16 @@ class FreeLayers:
 
     def is_small(self, count: int) -> bool:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""
-        return count * (self.problem.live.inputs + 1) <= MOST_UNKNOWNS
+        small = count * (self.problem.live.inputs + 1) <= MOST_UNKNOWNS
+        return small and self.problem.kernel.curved
 
     @cached_property
     def ridge(self) -> float:
         """What the stored type needs, or the variance that rounding to 8 bits brings."""
+        least = RIDGES[self.problem.dtype.name]
+        if not self.problem.squares:
+            wide = self.problem.live.neurons > WIDE
+            least = max(least, WIDE_RIDGE if wide else OTHER_RIDGE)
         if not self.problem.int8:
-            return RIDGES[self.problem.dtype.name]
+            return least
         return min(rounding_noise(self.problem.live, self.problem.samples), MOST_RIDGE)

@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.deadline import Deadline
-from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.completed_square import eigen_neurons
 from onnxfde.neurons.count_search import CountSearch
 from onnxfde.neurons.count_trials import CountTrials
 from onnxfde.neurons.free_attempts import FreeAttempts
 from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.merge_search import MergeSearch
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.refit import refit
 from onnxfde.neurons.search_meter import SearchMeter
@@ -45,7 +45,7 @@ class FreeSearch:
     """The frontier of a layer when its neurons are chosen freely."""
 
     problem: Problem
-    blocks: BlockSearch
+    blocks: MergeSearch
     progress: Progress = field(default_factory=Progress)
     deadline: Deadline = field(default_factory=Deadline)
     """When to stop and take the best found so far."""
@@ -92,6 +92,8 @@ class FreeSearch:
         """The fewest neurons that are equal up to rounding: originals, or eigenvectors."""
         problem, found = self.problem, self.blocks.lossless
         live = problem.live
+        if not problem.squares:
+            return found
         work = live.outputs * live.inputs**3
         if not live.neurons or work > MOST_EIGEN or not np.isfinite(problem.rows).all():
             return found

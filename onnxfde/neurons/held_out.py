@@ -17,7 +17,7 @@ import numpy.typing as npt
 from onnxfde.neurons.activations import Activation
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer, relative_change
-from onnxfde.neurons.objective import Observed
+from onnxfde.neurons.objective import Observed, ObservedView
 from onnxfde.numbers import FloatArray
 
 HELD_OUT = 10
@@ -85,6 +85,19 @@ class Evidence:
         order = np.random.default_rng(1).permutation(len(self.inputs)) % count
         pick = order == number % count
         return Evidence(self.inputs[pick], self.outputs[pick]) if count > 1 else self
+
+    def some(self, most: int) -> Evidence:
+        """At most so many of the rows."""
+        step = -(-len(self.inputs) // max(most, 1))
+        if step <= 1:
+            return self
+        return Evidence(self.inputs[::step], self.outputs[::step])
+
+    def hidden_view(self, layer: Layer) -> ObservedView:
+        """The rows seen through the neurons of a layer."""
+        inputs = np.column_stack([self.inputs, np.ones(len(self.inputs))])
+        rows = np.column_stack([layer.incoming, *layer.unit_parameters])
+        return Observed.of(inputs, self.outputs, layer.activation).at(rows)
 
     def observed(self, metric: Metric, activation: Activation) -> Observed:
         """The rows as a target for neurons in whitened coordinates."""

@@ -2,12 +2,14 @@
 
     f(U′) = min over V′ of  Σ_t α_t/‖F_t‖² [ ‖F_t − V′ φ_t(U′)‖² + λ Σ_r ‖V′_r‖² ‖u′_r‖⁴ ]
 
-in whitened coordinates (`kernels`), where φ(U′) are the hidden values (U′z)² without their means.
+in whitened coordinates (`kernels`), where φ(U′) are the hidden values σ(U′z) without their means.
+(The ridge is that of squares; other activations have Var h_r in place of ‖u′_r‖⁴: `unit_kernels`.)
 The ridge λ keeps near-parallel neurons from huge opposite weights, which the stored type could not
 hold. Because V′ is optimal, ∇f is the partial derivative with respect to U′ alone. A target F is
 
     Forms     the layer under Gaussian inputs, as quadratic forms: exact, but only for few inputs
     Neurons   the same, as the layer's neurons: only n × n′ products, but half the digits
+              (the counterpart for other activations is `hermite_target`)
     Observed  the layer's outputs on real inputs, which need not be Gaussian; for any activation
 """
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from onnxfde.neurons.activations import SQUARE, Activation
 from onnxfde.neurons.kernels import kernel, norm
+from onnxfde.neurons.unit_kernels import SQUARES, Kernel
 from onnxfde.numbers import FloatArray
 
 GRAM_ROUNDING = 1e-15
@@ -78,6 +81,7 @@ class Objective:
 
     targets: tuple[tuple[Target, float], ...]
     ridge: float
+    kernel: Kernel = SQUARES
 
     @cached_property
     def _parts(self) -> tuple[tuple[Target, float], ...]:
@@ -88,14 +92,13 @@ class Objective:
         views = [(target.at(rows), share) for target, share in self._parts]
         gram = sum_of(share * view.gram for view, share in views)
         overlap = sum_of(share * view.overlap for view, share in views)
-        lengths = np.sum(rows**2, axis=1)
-        ridge = self.ridge * sum(share for _, share in self._parts) * lengths
-        outgoing = best_outgoing(gram, overlap, ridge * lengths)
+        weight = self.ridge * sum(share for _, share in self._parts)
+        outgoing = best_outgoing(gram, overlap, self.kernel.ridge(rows, weight))
         losses = [(view.loss(outgoing), share) for view, share in views]
-        costs = ridge * np.sum(outgoing**2, axis=0)
-        value = sum(share * loss for (loss, _), share in losses) + float(costs @ lengths)
+        cost, pull = self.kernel.ridge_slope(rows, weight, np.sum(outgoing**2, axis=0))
+        value = sum(share * loss for (loss, _), share in losses) + cost
         gradient = sum_of(share * slope for (_, slope), share in losses)
-        return Fit(rows, outgoing, value, gradient + 2 * costs[:, None] * rows)
+        return Fit(rows, outgoing, value, gradient + pull)
 
     def curvature(self, rows: FloatArray) -> FeatureProducts:
         """Inner products of features and their derivatives."""
@@ -285,11 +288,13 @@ class Observed:
 
     def at(self, rows: FloatArray) -> ObservedView:
         """The samples seen through these neurons."""
-        hidden = self.inputs @ rows.T
-        values = self.activation.value(hidden)
+        width = self.inputs.shape[1]
+        hidden = self.inputs @ rows[:, :width].T
+        parameters = tuple(rows[:, width:].T)
+        values = self.activation.value(hidden, *parameters)
         values = (values - values.mean(axis=0)) / np.sqrt(len(hidden))
         overlap = self.outputs.T @ values
-        return ObservedView(self, hidden, values, values.T @ values, overlap)
+        return ObservedView(self, hidden, values, values.T @ values, overlap, parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,17 +306,24 @@ class ObservedView:
     values: FloatArray
     gram: FloatArray
     overlap: FloatArray
+    parameters: tuple[FloatArray, ...] = ()
+    """What the neurons have beside their rows; they are not moved."""
 
     def loss(self, outgoing: FloatArray) -> tuple[float, FloatArray]:
         """From the residual of the outputs."""
         left = self.target.outputs - self.values @ outgoing.T
-        pull = (left @ outgoing) * self.target.activation.slope(self.hidden)
+        pull = (left @ outgoing) * self._steepness()
         slope = -1 / np.sqrt(len(left)) * pull.T @ self.target.inputs
+        if self.parameters:
+            slope = np.pad(slope, ((0, 0), (0, len(self.parameters))))
         return float(np.sum(left * left)), slope
+
+    def _steepness(self) -> FloatArray:
+        return self.target.activation.slope(self.hidden, *self.parameters)
 
     def curvature(self) -> FeatureProducts:
         """Products over the samples."""
-        inputs, steepness = self.target.inputs, self.target.activation.slope(self.hidden)
+        inputs, steepness = self.target.inputs, self._steepness()
         slopes = (steepness[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
         slopes = 1 / np.sqrt(len(inputs)) * (slopes - slopes.mean(axis=0))
         return self.gram, self.values.T @ slopes, slopes.T @ slopes

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.balance import balanced
+from onnxfde.neurons.expanded_layer import ExpandedLayer
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.kernels import Metric
@@ -29,6 +31,7 @@ from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
 from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
+from onnxfde.neurons.unit_kernels import Kernel, kernel_of
 from onnxfde.neurons.value_range import kernel_fault, storage_fault
 from onnxfde.numbers import LARGEST, ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
@@ -75,15 +78,35 @@ class Problem:
         return max(original.error_of(layer) for original in self._originals)
 
     @cached_property
-    def _originals(self) -> tuple[OriginalLayer, ...]:
-        return tuple(
-            OriginalLayer(self.live, metric) for metric in (self.metric, *self.other_metrics)
-        )
+    def _originals(self) -> tuple[OriginalLayer | ExpandedLayer, ...]:
+        kind = OriginalLayer if self.squares else ExpandedLayer
+        return tuple(kind(self.live, metric) for metric in (self.metric, *self.other_metrics))
+
+    @property
+    def squares(self) -> bool:
+        """Whether its neurons are squares, for which there are closed forms."""
+        return self.layer.activation == SQUARE
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """How its neurons compare."""
+        return kernel_of(self.layer.activation)
 
     @property
     def original(self) -> OriginalLayer:
-        """The live neurons under the first assumption about the inputs."""
-        return self._originals[0]
+        """The live neurons, if they are squares, under the first assumption about the inputs."""
+        found = self._originals[0]
+        if not isinstance(found, OriginalLayer):
+            raise TypeError(f"{self.name} has no closed form: its neurons are not squares")
+        return found
+
+    @property
+    def expanded(self) -> ExpandedLayer:
+        """The same if they are not squares."""
+        found = self._originals[0]
+        if not isinstance(found, ExpandedLayer):
+            raise TypeError(f"{self.name} has a closed form: its neurons are squares")
+        return found
 
     @property
     def roundoff(self) -> float:
@@ -116,12 +139,12 @@ class Problem:
     @property
     def rows(self) -> FloatArray:
         """The live neurons, whitened."""
-        return self.original.rows
+        return self._originals[0].rows
 
     @property
     def total(self) -> float:
         """The norm of the layer's centred output."""
-        return self.original.total
+        return self._originals[0].total
 
     @cached_property
     def _bounds(self) -> FloatArray:
@@ -129,11 +152,12 @@ class Problem:
 
     def lower_bound(self, count: int) -> float | None:
         """The least error that `count` neurons can have; None where there is no bound."""
-        return float(self._bounds[count]) if count <= self.layer.inputs else None
+        known = self.squares and count <= self.layer.inputs
+        return float(self._bounds[count]) if known else None
 
     def fewest(self, eps: float) -> int:
         """No layer with fewer neurons than this is within ε; 0 where there is no bound."""
-        return int(np.sum(self._bounds > eps))
+        return int(np.sum(self._bounds > eps)) if self.squares else 0
 
     @cached_property
     def noise(self) -> float:
@@ -201,7 +225,7 @@ class Problem:
     @cached_property
     def fault(self) -> str | None:
         """Why float64 cannot compare the layer's neurons; None if it can."""
-        return kernel_fault(self.layer, self.rows, self.live.outgoing)
+        return kernel_fault(self.layer, self.rows, self.live.outgoing, self.kernel)
 
     def storage_fault(self, layer: Layer) -> str | None:
         """Why the stored type cannot hold the values of a smaller layer; None if it can."""
@@ -224,5 +248,7 @@ class Problem:
             return None
         nothing = np.zeros((1, layer.inputs + 1))
         offset = layer.without_constants().offset
-        stored = Layer(nothing, np.zeros((layer.outputs, 1)), offset, layer.activation)
+        parameters = tuple(p[:1] for p in layer.unit_parameters)
+        silent = np.zeros((layer.outputs, 1))
+        stored = Layer(nothing, silent, offset, layer.activation, parameters)
         return Reduced(self.read_back(stored), (tuple(range(layer.neurons)),), 0.0)

@@ -20,7 +20,7 @@ WEIGHT_STEPS = 64
 
 def rounding_noise(layer: Layer, x: FloatArray) -> float:
     """The variance of a hidden value of mean 1 when it and its incoming weights are rounded."""
-    hidden = layer.activation.value(x @ layer.incoming[:, :-1].T + layer.incoming[:, -1])
+    hidden = np.abs(layer.hidden(x))
     mean = hidden.mean(axis=0)
     mean[mean == 0] = 1.0
     reach = float(np.max(hidden / mean))

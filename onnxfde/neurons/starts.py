@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.block_search import BlockSearch
-from onnxfde.neurons.kernels import kernel_scale
+from onnxfde.neurons.merge_search import MergeSearch
 from onnxfde.neurons.objective import Objective
 from onnxfde.neurons.problem import Problem
-from onnxfde.neurons.refit import ridged_gram
+from onnxfde.neurons.refit import RIDGE
+from onnxfde.neurons.unit_kernels import normalising
 from onnxfde.numbers import FloatArray
 
 FEW_STARTS = 2
@@ -27,21 +27,24 @@ STARTS = ((500, 12), (4000, 6))
 Ten restarts beside the first two worked in prototypes; the rest is chosen, not tuned."""
 
 
-def starting_rows(blocks: BlockSearch, count: int, objective: Objective) -> list[FloatArray]:
+def starting_rows(blocks: MergeSearch, count: int, objective: Objective) -> list[FloatArray]:
     """Starts with `count` neurons each: blocks, strongest, then importance and random in turns."""
-    rows, tree = blocks.problem.rows, blocks.tree
-    once, twice = (tree.nodes[tree.cut(many)[0]] for many in (count, min(2 * count, tree.neurons)))
-    found = [once, strongest(twice, count, objective)]
+    rows, kernel = blocks.problem.rows, blocks.problem.kernel
+    first, *larger = blocks.first_rows(count)
+    found = [first, *(strongest(some, count, objective) for some in larger)]
     most = starts_at(count, blocks.problem)
+    if most <= FEW_STARTS:
+        return found
     rng = np.random.default_rng((blocks.problem.seed, count))
-    strength = np.linalg.norm(blocks.problem.live.outgoing, axis=0) * kernel_scale(rows)
+    scale = normalising(kernel.variances(rows))
+    strength = np.linalg.norm(blocks.problem.live.outgoing, axis=0) * scale
     odds = strength / strength.sum()
     enough = int(np.count_nonzero(odds)) >= count
     while len(found) < most:
         if enough and len(found) % 2:
             found.append(rows[rng.choice(len(rows), count, replace=False, p=odds)])
         else:
-            found.append(rng.normal(size=(count, rows.shape[1])))
+            found.append(kernel.drawn(rng, count, rows))
     return found
 
 
@@ -54,7 +57,10 @@ def starts_at(count: int, problem: Problem) -> int:
 def strongest(rows: FloatArray, count: int, objective: Objective) -> FloatArray:
     """The `count` neurons without which the error after a refit rises most."""
     fit = objective.fit(rows)
-    scale = kernel_scale(rows)
+    kernel = objective.kernel
+    scale = normalising(kernel.variances(rows))
     alone = np.sum(fit.outgoing**2, axis=0) * scale**2
-    saliency = alone / np.diag(np.linalg.inv(ridged_gram(rows)))
+    gram = kernel.correlations(rows)
+    gram[np.diag_indices(len(gram))] += RIDGE
+    saliency = alone / np.diag(np.linalg.inv(gram))
     return np.asarray(rows[np.sort(np.argsort(saliency, kind="stable")[-count:])])

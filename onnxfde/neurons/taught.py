@@ -14,7 +14,7 @@ import numpy as np
 from onnxfde.neurons.descent import levenberg_marquardt, quasi_newton
 from onnxfde.neurons.free_layers import STEP_PRODUCTS, FreeLayers
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.objective import Fit, Objective
+from onnxfde.neurons.objective import Fit
 from onnxfde.neurons.search_meter import SearchMeter
 
 MOST_PRODUCTS = 2e9
@@ -47,7 +47,7 @@ def taught(
         observed = batch.observed(problem.metric, problem.layer.activation)
         if not observed.total:
             continue
-        objective = Objective(((observed, 1.0), (layers.gaussian, share)), layers.ridge)
+        objective = layers.objective_with(((observed, 1.0),), share)
         start = objective.fit(fit.rows)
         if layers.is_small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:
             fit = levenberg_marquardt(objective, start.rows, TAUGHT_STEPS, meter.step)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.neurons.kernels import kernel_diagonal
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, spelled_layer, spelled_magnitude
+from onnxfde.neurons.unit_kernels import SQUARES, Kernel
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, FloatArray, cast
 
 MOST_LOST = 0.01
@@ -66,18 +66,20 @@ def rounded_outputs(
     """The layer's outputs if inputs and the result of each step are rounded to a type."""
     written, value = (layer, layer.activation.value) if p is None else (spelled_layer(layer, p), p)
     sums = cast(x, dtype) @ written.incoming[:, :-1].T + written.incoming[:, -1]
-    hidden = cast(value(cast(sums, dtype)), dtype)
+    hidden = cast(value(cast(sums, dtype), *written.unit_parameters), dtype)
     return cast(hidden @ written.outgoing.T + written.offset, dtype)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def kernel_fault(layer: Layer, rows: FloatArray, outgoing: FloatArray) -> str | None:
+def kernel_fault(
+    layer: Layer, rows: FloatArray, outgoing: FloatArray, kernel: Kernel = SQUARES
+) -> str | None:
     """Why float64 cannot compare the neurons of a layer, given its live ones, whitened."""
     if not len(rows):
         return None
     weights = max(np.abs(a).max(initial=0.0) for a in (layer.incoming, layer.outgoing))
     sizes = np.linalg.norm(rows, axis=1).max()
-    parts = np.sqrt(np.linalg.norm(outgoing, axis=0) * np.sqrt(kernel_diagonal(rows))).max()
+    parts = np.sqrt(np.linalg.norm(outgoing, axis=0) * np.sqrt(kernel.variances(rows))).max()
     if not (weights <= LARGEST_WEIGHT and max(sizes, parts) <= LARGEST_SIZE):
         return "its weights or inputs are too large to be squared in float64"
     if min(np.linalg.norm(rows[:, :-1], axis=1).max(), parts) < 1 / LARGEST_SIZE:

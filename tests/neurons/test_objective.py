@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxfde.neurons.activations import SQUARE
-from onnxfde.neurons.descent import levenberg_marquardt, quasi_newton, unit
+from onnxfde.neurons.descent import levenberg_marquardt, quasi_newton
 from onnxfde.neurons.kernels import features
 from onnxfde.neurons.objective import Forms, Neurons, Objective, Observed, Target, summed
+from onnxfde.neurons.unit_kernels import SQUARES
 from onnxfde.numbers import FloatArray
 from tests.strategies import CUBE
 
@@ -101,7 +102,7 @@ def test_curvature_is_that_of_the_features() -> None:
 def test_both_descents_go_down(seed: int, kind: str, count: int) -> None:
     rng = np.random.default_rng(seed)
     objective = Objective(((target(kind, rng), 1.0),), 1e-12)
-    start = objective.fit(unit(rng.normal(size=(count, 5))))
+    start = objective.fit(SQUARES.unit(rng.normal(size=(count, 5))))
     for found in (
         levenberg_marquardt(objective, start.rows, 10),
         quasi_newton(objective, start, 10),
