@@ -45,7 +45,7 @@ class TransformerTask:
         return (SIDE // self.patch) ** 2
 
 
-VIT = TransformerTask("vit", 4, 64, 4, 4, images=60_000, epochs=4, batch=128, rate=1e-3)
+VIT = TransformerTask("vit", 4, 64, 4, 4, images=60_000, epochs=8, batch=128, rate=1e-3)
 WIDE = TransformerTask("wide", 7, 768, 12, 1, images=20_000, epochs=2, batch=64, rate=3e-4)
 """BERT's width, heads and feed-forward layer in one block; two epochs on a third of the images."""
 
