@@ -29,10 +29,11 @@ from onnxfde.graph.inner_nodes import (
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.step_forms import COMPARISONS
 
 ARITHMETIC = {"Mul", "Add", "Sub", "Div", "Neg", "Pow", "Sum", "BatchNormalization"}
 """Operators that polynomials are made of."""
-FUNCTIONS = {*ACTIVATION_OPERATORS, "Max", "Min"}
+FUNCTIONS = {*ACTIVATION_OPERATORS, *COMPARISONS, "Max", "Min", "Where"}
 """Operators that may stand in the core of a region beside those."""
 ONE_VALUE = {"Neg", "Pow", "BatchNormalization", *TRANSPARENT}
 """Operators whose first input alone is a value of the polynomial."""
@@ -133,7 +134,7 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
     """Whether a node looks like the activation of a layer, or like the first node of one."""
     if is_lone_square(graph, node):
         return True
-    if op(node) in FUNCTIONS or is_power(graph, node):
+    if op(node) in FUNCTIONS - {"Where"} or is_power(graph, node):
         return all(reaches_map(graph, node, forwards) for forwards in (False, True))
     if is_square(graph, node) or not is_product(graph, node) or is_averaged(graph, node):
         return False
