@@ -34,7 +34,7 @@ RANK_STEPS = 16
 """A row counts as a combination of others if what is left of it is at most this many unit roundoffs
 of the largest row. Chosen: a combination of rounded rows is off by about one; not tuned."""
 MAP_STEPS = 2
-"""The factor 2 above. With both, a map stays well within the 8 roundoffs that a layer may change."""
+"""The factor 2 above. With both, a map stays within the 8 roundoffs that a layer may change."""
 MAP_GROWTH = 4
 """The factor 4 above. Chosen; not tuned."""
 BIAS_MARGIN = 8
