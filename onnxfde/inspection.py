@@ -100,7 +100,7 @@ def inspect(
         tuple(refused),
         count_parameters(graph.model),
         nothing,
-        other_activations(graph),
+        other_activations(graph, matches),
         FoldAffine().apply(graph).folded,
     )
 
