@@ -139,7 +139,7 @@ def test_weights_that_overflow_the_stored_type_are_not_written() -> None:
 def test_parameters_outside_the_layers_count_in_full() -> None:
     model = build(
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) "
-        "r = Relu(m) y = MatMul(r, Z)",
+        "r = Exp(m) y = MatMul(r, Z)",
         W=W,
         b=B,
         V=V,
