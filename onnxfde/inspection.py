@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Refusal, find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.other_activations import other_activations
 from onnxfde.graph.size import count_parameters
-from onnxfde.neurons.block_search import BlockSearch
-from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
 from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, MergeOptions, Range
 from onnxfde.passes.fold_affine import FoldAffine
-from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
+from onnxfde.passes.layer_study import LayerStudies, LayerStudy, frontier_of, refusing_extremes
 from onnxfde.passes.result import Context, Fold, LayerChange, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_data, open_model
@@ -30,6 +29,7 @@ class LayerView:
     """A layer as `inspect` shows it."""
 
     name: str
+    activation: str
     inputs: int
     neurons: int
     outputs: int
@@ -50,7 +50,7 @@ class LayerView:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The layers of a model, and square activations that were refused."""
+    """The layers of a model, and activations that were refused."""
 
     layers: tuple[LayerView, ...]
     refused: tuple[Refusal, ...]
@@ -58,7 +58,7 @@ class Inspection:
     nothing: str | None = None
     """Why there is no layer, if there is none."""
     other_activations: dict[str, int] = field(default_factory=dict)
-    """Activations that are not supported yet."""
+    """Activations that are not part of any layer."""
     folds: tuple[Fold, ...] = ()
     """Affine maps side by side that `optimize` would fold into one."""
 
@@ -100,7 +100,7 @@ def inspect(
         tuple(refused),
         count_parameters(graph.model),
         nothing,
-        other_activations(graph),
+        other_activations(graph, matches),
         FoldAffine().apply(graph).folded,
     )
 
@@ -112,16 +112,13 @@ def why_nothing(graph: Graph, result: PassResult) -> str:
         hint = f"; something merges at ε = {rounded_up(min(useful))}" if useful else ""
         return f"no neurons merge at this setting{hint}"
     if result.refused:
-        return (
-            f"none of the {len(result.refused)} square activations can be merged (see the reasons)"
-        )
+        return f"none of the {len(result.refused)} activations can be merged (see the reasons)"
     if result.found:
         return "no layer is selected"
     others = ", ".join(f"{count} × {name}" for name, count in other_activations(graph).items())
     has = f"; its activations are {others}" if others else ""
     return (
-        "the model has no square activation (Mul(x, x), Pow(x, 2) or another polynomial of degree "
-        f"2) between affine maps{has}"
+        f"the model has no activation between two affine maps (Gemm or MatMul with constants){has}"
     )
 
 
@@ -141,11 +138,13 @@ def rounded_up(eps: float) -> str:
 
 def view_of(study: LayerStudy) -> LayerView:
     """A layer with the neurons left and the fewest possible at each ε shown."""
-    layer, blocks = study.problem.layer, BlockSearch(study.problem)
-    lossless = FreeSearch(study.problem, blocks).neurons_lossless
-    merged = {eps: blocks.within(eps) for eps in SHOWN_EPS}
+    layer, problem = study.problem.layer, study.problem
+    free = frontier_of(problem, MergeOptions(), Progress(), Deadline())
+    lossless = free.neurons_lossless or layer.neurons
+    merged = {eps: study.frontier.within(eps) for eps in SHOWN_EPS}
     return LayerView(
-        name=study.problem.name,
+        name=problem.name,
+        activation=layer.activation.title,
         inputs=layer.inputs,
         neurons=layer.neurons,
         outputs=layer.outputs,
@@ -154,6 +153,6 @@ def view_of(study: LayerStudy) -> LayerView:
         neurons_at={
             eps: min(r.layer.neurons if r else lossless, lossless) for eps, r in merged.items()
         },
-        fewest_at={eps: study.problem.fewest(eps) for eps in SHOWN_EPS},
+        fewest_at={eps: problem.fewest(eps) for eps in SHOWN_EPS},
         remark=study.remark,
     )

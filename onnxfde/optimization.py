@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,8 @@ from onnxfde.graph.staging import Stage
 from onnxfde.graph.stamp import stamp
 from onnxfde.inspection import why_nothing
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
-from onnxfde.options import Options
+from onnxfde.options import MergeOptions, Options
 from onnxfde.passes.certified_merging import CertifiedMerging, CertifiedResult
-from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.quantize import Quantize
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.progress import Progress
@@ -116,7 +115,7 @@ class Optimization:
         inputs, data_hash = open_data(source.graph, options.data, options.range_used)
         inputs = replace(inputs, box_given=options.input_range is not None)
         inputs = inputs.parted() if options.verify else inputs
-        merging = asdict(MergeNeurons.of(options))
+        merging = {f.name: getattr(options, f.name) for f in fields(MergeOptions)}
         settings = {**merging, "data": data_hash, "input_range": list(inputs.limits)}
         if inputs.verdict is not None:
             settings["verdict_rows"] = inputs.verdict.rows

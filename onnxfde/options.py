@@ -30,7 +30,8 @@ Range = tuple[float, float]
 """The smallest and the largest value of inputs."""
 
 DEFAULT_EPS = 0.1
-"""Allowed relative change of a layer's output. Chosen; not tuned."""
+"""Allowed relative change of a layer's output unless given, where the inputs are known well enough
+(`MergeOptions.eps`). Chosen; not tuned."""
 DEFAULT_RANGE = (-1.0, 1.0)
 """Range of the inputs if the user says nothing about them. Chosen: where normalised inputs lie."""
 DEFAULT_SEED = 0
@@ -60,8 +61,11 @@ SHARE_SLACK = 1e-9
 class MergeOptions:
     """How the neurons of layers are merged."""
 
-    eps: float = DEFAULT_EPS
-    """Allowed relative change of a layer's output (budget), or pairwise threshold (paper)."""
+    eps: float | None = None
+    """Allowed relative change of a layer's output (budget), or pairwise threshold (paper).
+
+    None: `DEFAULT_EPS`, but 0 for the change of layers whose activation is no polynomial if there
+    is no data."""
     layer_eps: tuple[tuple[str, float], ...] = ()
     """ε for single layers, by name or glob."""
     neurons: int | None = None
@@ -112,7 +116,8 @@ class MergeOptions:
                 raise UsageError(f"{option(name)} {getattr(self, name)!r} is not true or false")
 
     def _check_values(self) -> None:
-        for name, eps in (("", self.eps), *self.layer_eps):
+        common = DEFAULT_EPS if self.eps is None else self.eps
+        for name, eps in (("", common), *self.layer_eps):
             if not (math.isfinite(eps) and eps >= 0):
                 raise UsageError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
         if self.neurons is not None and self.neurons < 1:
@@ -158,16 +163,15 @@ class MergeOptions:
     @property
     def method(self) -> Self:
         """How to merge: the same without ε, counts and the choice of layers."""
-        return replace(
-            self, eps=DEFAULT_EPS, layer_eps=(), neurons=None, keep=None, layers=(), skip=()
-        )
+        return replace(self, eps=None, layer_eps=(), neurons=None, keep=None, layers=(), skip=())
 
-    def capped(self, most: float) -> Self:
-        """The same with no ε above `most`."""
-        by_layer = tuple((name, min(eps, most)) for name, eps in self.layer_eps)
-        return replace(self, eps=min(self.eps, most), layer_eps=by_layer)
+    @property
+    def largest_eps(self) -> float:
+        """The largest ε of any layer."""
+        common = DEFAULT_EPS if self.eps is None else self.eps
+        return max(common, *(eps for _, eps in self.layer_eps), 0.0)
 
-    def eps_of(self, name: str) -> float:
+    def eps_given(self, name: str) -> float | None:
         """ε of one layer: given by its name, else by a glob, else the common one."""
         own = dict(self.layer_eps)
         matching = (eps for glob, eps in self.layer_eps if fnmatchcase(name, glob))
@@ -250,9 +254,9 @@ class Options(MergeOptions):
             raise UsageError(f"layer_eps {by_layer!r} is not a mapping from layers to ε")
         own = ((str(name), plain_number(value)) for name, value in by_layer.items())
         settled["layer_eps"] = tuple(sorted(own))
-        if eps is None:
-            return cls(**settled)
-        if settled.get("neurons") is not None or settled.get("keep") is not None:
+        if eps is not None and (
+            settled.get("neurons") is not None or settled.get("keep") is not None
+        ):
             raise UsageError(EPS_AND_COUNT)
         return cls(eps=plain_number(eps), **settled)
 

@@ -80,8 +80,7 @@ class CertifiedMerging:
         """The caps to try: a threshold on weights has no scale of its own, and starts from ε."""
         if self.merge.semantics == "budget":
             return EPS_CAPS
-        largest = max(self.merge.eps, *(eps for _, eps in self.merge.layer_eps), 0.0)
-        return tuple(cap * largest for cap in EPS_CAPS)
+        return tuple(cap * self.merge.largest_eps for cap in EPS_CAPS)
 
     def with_smaller_eps(self, original: Graph, context: Context) -> CertifiedResult | None:
         """The result of the largest cap on ε that keeps the limit; None if it merges nothing."""

@@ -61,6 +61,16 @@ class LayerStudy:
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
     wider_samples: FloatArray | None = None
     """Inputs of the layer under another assumption."""
+    assumed: bool = False
+    """Whether there is no data, so that its inputs are assumed."""
+
+    @property
+    def lossless_unless_asked(self) -> bool:
+        """Whether it is approximated only if the user asks for it.
+
+        On assumed inputs polynomials do what they do on real ones of the same size; others may not.
+        """
+        return self.assumed and self.problem.layer.activation.power is None
 
     @property
     def cut(self) -> bool:
@@ -195,6 +205,8 @@ class LayerStudies:
         inputs = self.fitting.inputs(now)
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
+        if wider and now.layer.activation.power is None:
+            inputs, wider = wider, None
         seen = needs_evidence(self.options, now.layer)
         evidence = self.fitting.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
@@ -217,7 +229,8 @@ class LayerStudies:
             raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, progress, self.deadline)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
-        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples)
+        assumed = self.context.inputs.data is None
+        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples, assumed)
 
     def _verdict(self, now: Match, found: Match) -> Evidence | None:
         if self.verdict is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from onnxfde.graph.affine_maps import NoMatch
@@ -20,10 +20,19 @@ from onnxfde.graph.model import Graph
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.original_layer import CANCELLATION
 from onnxfde.neurons.problem import Problem
-from onnxfde.options import MergeOptions
+from onnxfde.options import DEFAULT_EPS, MergeOptions
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.threads import few_threads
+
+ASK_FOR_DATA = (
+    "merged without loss only, because nothing is known of its inputs: give --data to merge more "
+    "(or --eps or --keep, to merge on an assumption)"
+)
+FEW_LEFT = (
+    "fewer than half of its neurons are left on an assumption about its inputs, and the error on "
+    "real inputs is not known: give --data"
+)
 
 
 @dataclass(frozen=True)
@@ -35,11 +44,25 @@ class MergeNeurons(MergeOptions):
     """
 
     name: ClassVar[str] = "merge-neurons"
+    most_eps: float = math.inf
+    """No layer gets a larger ε than this, whatever is asked for."""
 
     @classmethod
     def of(cls, options: MergeOptions) -> MergeNeurons:
         """The pass that does what a user asked for."""
         return cls(**{f.name: getattr(options, f.name) for f in fields(MergeOptions)})
+
+    def capped(self, most: float) -> MergeNeurons:
+        """The same with no ε above `most`; the same object if that changes nothing."""
+        idle = most >= min(self.most_eps, self.largest_eps)
+        return self if idle else replace(self, most_eps=most)
+
+    def eps_of(self, study: LayerStudy) -> float:
+        """The ε of a layer: 0 if none is given and too little is known of its inputs."""
+        given = self.eps_given(study.problem.name)
+        lossless = study.lossless_unless_asked and self.semantics == "budget"
+        unasked = 0.0 if lossless else DEFAULT_EPS
+        return min(unasked if given is None else given, self.most_eps)
 
     def apply(self, graph: Graph, context: Context | None = None) -> PassResult:
         """Merge the neurons of every selected layer, in graph order."""
@@ -95,7 +118,7 @@ class MergeNeurons(MergeOptions):
         count = self.count_of(problem.layer.neurons)
         if count is not None:
             return frontier.at_most(count), None
-        eps = self.eps_of(problem.name)
+        eps = self.eps_of(study)
         found = frontier.within(eps)
         useful = frontier.smallest_eps() if found is None else None
         helps = useful is not None and math.isfinite(useful) and useful > eps
@@ -105,7 +128,7 @@ class MergeNeurons(MergeOptions):
         self, study: LayerStudy, reduced: Reduced | None, useful: float | None
     ) -> LayerChange:
         """What the report says about a layer."""
-        problem, remark = study.problem, study.remarks
+        problem, remark = study.problem, self.remark(study, reduced)
         fault = problem.storage_fault(reduced.layer) if reduced else None
         if fault:
             reduced, remark = None, f"left alone, because if merged {fault}"
@@ -121,16 +144,26 @@ class MergeNeurons(MergeOptions):
             parameters_before=before.size,
             parameters_after=after.parameters if reduced else before.size,
             blocks=reduced.blocks if reduced else tuple((i,) for i in range(before.neurons)),
-            eps=None if by_count else self.eps_of(problem.name),
+            eps=None if by_count else self.eps_of(study),
             error=reduced.error if reduced else 0.0,
             lower_bound=bound_below(problem, after.neurons, reduced),
             measured_error=study.measured_error(after, merged=reduced is not None),
             dtype=problem.dtype.name,
             useful_eps=useful,
             remark=remark,
-            activation=before.activation.name,
+            activation=before.activation.title,
             cut=study.cut,
         )
+
+    def remark(self, study: LayerStudy, reduced: Reduced | None) -> str | None:
+        """What to know about a layer: of its inputs, of the search, and of what data would give."""
+        before = study.problem.layer.neurons
+        after = reduced.layer.neurons if reduced else before
+        unasked = self.count_of(before) is None and self.eps_given(study.problem.name) is None
+        found = [study.remarks]
+        if study.lossless_unless_asked and self.semantics == "budget":
+            found.append(ASK_FOR_DATA if unasked else FEW_LEFT if 2 * after < before else None)
+        return "; ".join(filter(None, found)) or None
 
 
 def bound_below(problem: Problem, count: int, found: Reduced | None) -> float | None:

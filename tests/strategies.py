@@ -55,4 +55,5 @@ def problem_of(layer: Layer, metric: Metric | None = None, **more: Any) -> Probl
     """A problem in float32 with inputs in [−1, 1], unless something else is said."""
     samples = latin_hypercube(64, layer.inputs, (-1.0, 1.0))
     metric = metric or Metric.box(layer.inputs, -1.0, 1.0)
-    return Problem(layer, metric, samples, **{"dtype": np.dtype(np.float32), **more})
+    usual = {"samples": samples, "dtype": np.dtype(np.float32)}
+    return Problem(layer, metric, **{**usual, **more})

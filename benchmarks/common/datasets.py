@@ -149,14 +149,14 @@ def protein_rows(seed: int) -> Rows:
     return tabular(*protein_table(shared_file("data/CASP.csv.xz")), seed)
 
 
-def digits_rows(seed: int) -> Rows:
-    """scikit-learn's 1,797 8×8 digits in [0, 1], 80/20."""
+def digits_rows(seed: int, train: int = DIGITS_TRAIN) -> Rows:
+    """scikit-learn's 1,797 8×8 digits in [0, 1]: some for training, the rest for testing."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
     x = (data.data[order] / 16).astype(np.float32)
-    return parted(x, data.target[order].astype(np.int64), DIGITS_TRAIN)
+    return parted(x, data.target[order].astype(np.int64), train)
 
 
 def read_idx(path: Path) -> Array:

@@ -7,13 +7,10 @@ torch.onnx as a user would, and keeps `<task>-<seed>.onnx` in `benchmarks/.cache
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from benchmarks.common.datasets import (
     Rows,
@@ -25,6 +22,7 @@ from benchmarks.common.datasets import (
     rn_rows,
 )
 from benchmarks.common.folders import CACHE
+from benchmarks.common.torch_training import export_network, fitted, seeded
 
 
 @dataclass(frozen=True)
@@ -88,44 +86,11 @@ def square_layers(widths: tuple[int, ...]) -> Any:
 
 
 def train(task: Task, rows: Rows, seed: int) -> Any:
-    """Adam with a cosine schedule; keeps the epoch with the lowest validation loss, if any."""
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    net = square_layers((rows.x_train.shape[1], task.hidden, rows.outputs))
-    loss_of = torch.nn.CrossEntropyLoss() if rows.classes else torch.nn.MSELoss()
-    optimizer = torch.optim.Adam(net.parameters(), task.rate)
-    x, y, x_val, y_val = map(torch.from_numpy, (rows.x_train, rows.y_train, rows.x_val, rows.y_val))
-    whole = len(x) // task.batch * task.batch
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimizer, task.epochs * whole // task.batch
-    )
-    best, best_state = np.inf, {}
-    for _ in range(task.epochs):
-        for batch in torch.randperm(len(x))[:whole].split(task.batch):
-            optimizer.zero_grad()
-            loss_of(net(x[batch]), y[batch]).backward()
-            optimizer.step()
-            schedule.step()
-        if len(x_val) and (loss := loss_of(net(x_val), y_val).item()) < best:
-            best, best_state = loss, deepcopy(net.state_dict())
-    if best_state:
-        net.load_state_dict(best_state)
-    return net
+    """The network of a task after training."""
+    seeded(seed)
+    return fitted(square_layers((rows.x_train.shape[1], task.hidden, rows.outputs)), rows, task)
 
 
 def export(net: Any, rows: Rows, path: Path) -> None:
     """Write a network as a user of torch would."""
-    import torch
-
-    torch.onnx.export(
-        net.eval(),
-        (torch.from_numpy(rows.x_train[:2]),),
-        str(path),
-        input_names=["x"],
-        output_names=["y"],
-        dynamic_shapes=({0: torch.export.Dim("batch")},),
-        external_data=False,
-        verbose=False,
-    )
+    export_network(net, rows.x_train[:2], path)

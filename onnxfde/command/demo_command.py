@@ -12,16 +12,17 @@ import typer
 from onnxfde.command.arguments import Quiet, Verbose
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
+from onnxfde.demo import DemoName
 
 if TYPE_CHECKING:
     from onnxfde.optimization import Result
     from onnxfde.report import Report
 
-SMALL = "gly-small.onnx"
-"""The name of the result."""
-
 
 def demo_command(
+    network: Annotated[
+        DemoName, typer.Argument(help="digits: 64-128-64-10 with ReLU; gly: 7-120-7 with x².")
+    ] = "gly",
     eps: Annotated[
         float, typer.Option(metavar="EPS", help="Allowed relative change of a layer's output.")
     ] = 0.1,
@@ -46,33 +47,33 @@ def demo_command(
     from onnxfde.graph.files import make_folder
     from onnxfde.graph.overwriting import InputFiles, refuse_overwriting
 
-    with interruptible(save and save / SMALL):
-        if save is not None:
+    model, data = demo_model(network), demo_data(network)
+    small = save and save / f"{network}-small.onnx"
+    with interruptible(small):
+        if save is not None and small is not None:
             make_folder(save)
-            copies = [save / file.name for file in (demo_model(), demo_data())]
-            refuse_overwriting([*copies, save / SMALL], InputFiles((demo_model(),), demo_data()))
+            copies = [save / file.name for file in (model, data)]
+            refuse_overwriting([*copies, small], InputFiles((model,), data))
         with progress_bar(quiet, verbose) as progress:
-            result = pipeline.optimize(demo_model(), eps, data=demo_data(), progress=progress)
-        report = result.report if save is None else saved(result, save)
+            result = pipeline.optimize(model, eps, data=data, progress=progress)
+        report = result.report if small is None else saved(result, small, (model, data))
     if quiet:
         return
-    show_report(report, "" if save is None else str(save / SMALL), verbose)
+    show_report(report, "" if small is None else str(small), verbose)
     if save is None:
-        say(f"Try it yourself: {program()} demo --save demo")
+        say(f"Try it yourself: {program()} demo {network} --save demo")
     else:
-        model, data = (save / file.name for file in (demo_model(), demo_data()))
-        options = f"--eps {eps:g} --data {data}"
-        say(f"Made with: {program()} optimize {model} {save / SMALL} {options}")
+        options = f"--eps {eps:g} --data {save / data.name}"
+        say(f"Made with: {program()} optimize {save / model.name} {small} {options}")
 
 
-def saved(result: Result, folder: Path) -> Report:
-    """Write the model, its data and the result; returns the completed report."""
-    from onnxfde.demo import demo_data, demo_model
+def saved(result: Result, small: Path, files: tuple[Path, ...]) -> Report:
+    """Write the result, with the model and its data beside it; returns the completed report."""
     from onnxfde.graph.staging import copy_file
 
-    for file in (demo_model(), demo_data()):
-        copy_file(file, folder / file.name)
-    return result.save(folder / SMALL)
+    for file in files:
+        copy_file(file, small.parent / file.name)
+    return result.save(small)
 
 
 def program() -> str:

@@ -32,7 +32,6 @@ from onnxfde.command.json_output import (
 from onnxfde.command.quick_imports import importing
 from onnxfde.errors import UsageError
 from onnxfde.options import (
-    DEFAULT_EPS,
     EPS_AND_COUNT,
     Int8,
     Linkage,
@@ -71,7 +70,7 @@ class OptimizeArguments:
         typer.Option(
             metavar="[LAYER=]EPS",
             help="Allowed relative change of a layer's output; repeat for single layers. "
-            "[default: 0.1]",
+            "[default: 0.1; without --data 0 for all but polynomials]",
         ),
     ] = None
     neurons: Annotated[
@@ -195,7 +194,7 @@ class OptimizeArguments:
         if self.eps and (self.neurons is not None or self.keep is not None):
             raise UsageError(EPS_AND_COUNT)
         return Options(
-            eps=DEFAULT_EPS if overall is None else overall,
+            eps=overall,
             layer_eps=tuple(sorted(by_layer.items())),
             neurons=self.neurons,
             keep=parse_share(self.keep),

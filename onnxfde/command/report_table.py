@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from onnxfde.command.column_meanings import LAYER_MEANINGS
-from onnxfde.command.inspection_table import show_refusals, show_times
+from onnxfde.command.inspection_table import show_refusals, show_remarks, show_times
 from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
@@ -35,9 +35,7 @@ def show_report(report: Report, target: str, verbose: bool) -> None:
     out = console()
     if report.layers:
         show_layers(out, report.layers)
-    for layer in report.layers:
-        if layer.remark:
-            print_line(out, f"{layer.name}: {layer.remark}")
+    show_remarks(out, report.layers)
     if verbose or not report.changed:
         show_refusals(out, report.refused)
     if report.unchanged:

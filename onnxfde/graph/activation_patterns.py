@@ -1,22 +1,61 @@
-"""How exporters write activations, by the last node of each; its first input is the argument.
+"""How exporters write activations as single operators, and squares.
 
-    square    Mul(x, x) | Pow(x, 2), unless it is averaged: then it is part of a normalization
+    square        Mul(x, x) | Pow(x, 2), unless it is averaged: then it is part of a normalization
+    Relu, …       one operator of `ACTIVATION_OPERATORS`; its first input is the argument
 
-`polynomials` reads the spellings of a·x² + b·x + c. One row per activation of
-`neurons/activations.py`.
+`function_forms` knows the activations that take several nodes; `polynomials` reads the spellings
+of a·x² + b·x + c. Every row of `neurons/activations.py` has a spelling in one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import onnx
+
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.model import PASS_THROUGH, Graph
-from onnxfde.graph.nodes import op
+from onnxfde.graph.nodes import attributes, is_standard, label, op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.neurons.activations import Activation, activation_named
+from onnxfde.neurons.activations import (
+    ABS,
+    ERF,
+    GELU,
+    HARD_SWISH,
+    IDENTITY,
+    MISH,
+    PRELU,
+    RELU,
+    SIGMOID,
+    SIN,
+    SOFTPLUS,
+    SOFTSIGN,
+    TANH,
+    TANH_GELU,
+    Activation,
+    celu,
+    clip,
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    selu,
+    silu,
+    thresholded_relu,
+)
+from onnxfde.numbers import LARGEST
 
 AVERAGES = {"GlobalAveragePool", "ReduceMean", "ReduceSum", "ReduceSumSquare"}
 """Operators that turn squares into a variance or a norm."""
+CLIP_READS_LIMITS = 11
+"""The opset since which Clip has its limits as inputs; before, they are attributes (ONNX)."""
+DEFAULTS = {("com.microsoft.QuickGelu", "alpha"): 1.702}
+"""The numbers that operators of other domains take unless they say otherwise (onnxruntime)."""
+WITH_BIAS = {
+    "com.microsoft.BiasGelu": "Gelu",
+    "com.microsoft.FastGelu": "FastGelu",
+}
+"""Activations that add their second input to the first one, and what they are without it."""
 
 
 def is_square(graph: Graph, node: NodeProto) -> bool:
@@ -51,11 +90,102 @@ def is_averaged(graph: Graph, node: NodeProto) -> bool:
     return False
 
 
-PATTERNS: dict[str, Callable[[Graph, NodeProto], bool]] = {"square": is_square}
-"""Whether a node computes an activation of its first input, by the name of the activation."""
+def is_lone_square(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node squares a value that is not averaged then."""
+    return is_square(graph, node) and not is_averaged(graph, node)
+
+
+def attribute_number(graph: Graph, node: NodeProto, name: str) -> float:
+    """A numeric attribute of a node; if it is not given, its default in the model's opset."""
+    given = attributes(node)
+    if name in given:
+        return float(given[name])
+    if not is_standard(node):
+        return DEFAULTS[op(node), name]
+    schema = onnx.defs.get_schema(node.op_type, graph.opset)
+    return float(schema.attributes[name].default_value.f)
+
+
+def table_row(
+    row: Activation | Callable[..., Activation], *names: str
+) -> Callable[[Graph, NodeProto], Activation]:
+    """What reads a row of the table from a node: the attributes that are its constants."""
+
+    def read(graph: Graph, node: NodeProto) -> Activation:
+        if isinstance(row, Activation):
+            return row
+        return row(*(attribute_number(graph, node, name) for name in names))
+
+    return read
+
+
+def gelu_of(graph: Graph, node: NodeProto) -> Activation:
+    """Gelu, exact or by tanh."""
+    way = attributes(node).get("approximate", b"none")
+    return TANH_GELU if way == b"tanh" else GELU
+
+
+def clip_of(graph: Graph, node: NodeProto) -> Activation:
+    """Clip, whose limits are inputs or attributes; NoMatch if no number lies between them."""
+    least, most = clip_limits(graph, node)
+    if not least < most:
+        raise NoMatch(f"Clip '{label(node)}' has limits with nothing between: {least:g}, {most:g}")
+    return IDENTITY if np.isinf([least, most]).all() else clip(least, most)
+
+
+def clip_limits(graph: Graph, node: NodeProto) -> tuple[float, float]:
+    """The limits of a Clip; one that no number of the type exceeds is infinite."""
+    if graph.opset < CLIP_READS_LIMITS:
+        found, largest = attributes(node), LARGEST["float32"]
+        least, most = float(found.get("min", -np.inf)), float(found.get("max", np.inf))
+    else:
+        constants = [graph.constant(name) if name else None for name in node.input[1:3]]
+        if any(a is not None and a.values.size != 1 for a in constants):
+            raise NoMatch(f"a limit of Clip '{label(node)}' is not a single number")
+        limits = [None if a is None else a.array.item() for a in constants]
+        limits += [None] * (2 - len(limits))
+        kinds = [a.values.dtype.name for a in constants if a is not None]
+        largest = LARGEST.get(kinds[0] if kinds else "float32", np.inf)
+        least = -np.inf if limits[0] is None else limits[0]
+        most = np.inf if limits[1] is None else limits[1]
+    return -np.inf if least <= -largest else least, np.inf if most >= largest else most
+
+
+ACTIVATION_OPERATORS: dict[str, Callable[[Graph, NodeProto], Activation]] = {
+    "Relu": table_row(RELU),
+    "LeakyRelu": table_row(leaky_relu, "alpha"),
+    "PRelu": table_row(PRELU),
+    "Abs": table_row(ABS),
+    "Clip": clip_of,
+    "ThresholdedRelu": table_row(thresholded_relu, "alpha"),
+    "HardSigmoid": table_row(hard_sigmoid, "alpha", "beta"),
+    "HardSwish": table_row(HARD_SWISH),
+    "Sigmoid": table_row(SIGMOID),
+    "Tanh": table_row(TANH),
+    "Erf": table_row(ERF),
+    "Softsign": table_row(SOFTSIGN),
+    "Softplus": table_row(SOFTPLUS),
+    "Elu": table_row(elu, "alpha"),
+    "Selu": table_row(selu, "alpha", "gamma"),
+    "Celu": table_row(celu, "alpha"),
+    "Mish": table_row(MISH),
+    "Gelu": gelu_of,
+    "Swish": table_row(silu, "alpha"),
+    "Sin": table_row(SIN),
+    "com.microsoft.Gelu": table_row(GELU),
+    "com.microsoft.BiasGelu": table_row(GELU),
+    "com.microsoft.FastGelu": table_row(TANH_GELU),
+    "com.microsoft.QuickGelu": table_row(silu, "alpha"),
+}
+"""The activation that an operator applies to its first input."""
 
 
 def activation_of(graph: Graph, node: NodeProto) -> Activation | None:
-    """The activation that a node computes, if it is one of the table."""
-    found = next((name for name, matches in PATTERNS.items() if matches(graph, node)), "")
-    return None if not found or is_averaged(graph, node) else activation_named(found)
+    """The activation that a node applies to its first input, if its operator is one."""
+    read = ACTIVATION_OPERATORS.get(op(node))
+    return None if read is None else read(graph, node)
+
+
+def added_bias(node: NodeProto) -> str:
+    """The input that an activation adds to its argument, if there is one."""
+    return node.input[1] if op(node) in WITH_BIAS and len(node.input) > 1 else ""

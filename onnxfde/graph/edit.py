@@ -3,7 +3,9 @@
     affine(U) → [folded] → activation → [folded] → affine(V, c)
     affine(U′)           → activation            → affine(V′, c′)
 
-A polynomial becomes one product, unless it is kept.
+The nodes of an activation stay; the slopes of PRelu become those of the new neurons, and a bias
+that the activation adds is folded into U. A polynomial of degree 2 becomes one product, unless it
+is kept.
 Only the nodes and tensors of the layer change; names, order and everything else in the ModelProto
 stay, and the index of the graph is kept up to date. alpha and beta of a Gemm become 1. An Add for a
 bias is inserted only if the layer had none and needs one. A weight that something else reads stays
@@ -18,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from onnxfde.graph.activation_patterns import WITH_BIAS, added_bias
 from onnxfde.graph.affine_maps import Affine, Layout
 from onnxfde.graph.match import Match, Spelling, activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.new_nodes import make_add, make_constant, make_product
-from onnxfde.graph.nodes import label
+from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
@@ -36,8 +39,8 @@ MERGED = "_merged"
 def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None = None) -> None:
     """Replace a matched layer in the model that `graph` looks at.
 
-    `layer` is one of squares. It is written as such, or with the polynomial `kept`, the same one
-    for all neurons: the nodes that compute it now if they can stay, else h·(h + 2β).
+    A layer of squares is written as such, or with the polynomial `kept`, the same one for all
+    neurons: the nodes that compute it now if they can stay, else h·(h + 2β).
     """
     edit = Edit(graph, match.incoming.dtype)
     for node in (*match.incoming.folded, *match.outgoing.folded):
@@ -46,6 +49,7 @@ def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None
         layer = spelled_layer(layer, kept)
     if match.spelling is not None and not (kept is not None and match.spelling.resizable):
         edit.write_polynomial(match.spelling, kept)
+    edit.write_activation(match, layer)
     edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
     edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
     edit.resize(match.values, layer.neurons, match.incoming.layout)
@@ -90,6 +94,18 @@ class Edit:
             graph.insert(make_add(f"{named}_shift", argument, tensor.name, other), place)
             place += 1
         graph.insert(make_product(named, argument, other, spelling.value), place)
+
+    def write_activation(self, match: Match, layer: Layer) -> None:
+        """Store the parameters of neurons, and drop the bias that an activation adds."""
+        node = match.activation
+        if added_bias(node):
+            self.orphans.append(self.graph.drop_last_input(node))
+            node.op_type = WITH_BIAS[op(node)]
+        for place, values in enumerate(layer.unit_parameters, start=1):
+            self.as_initializer = self.is_stored(node.input[place])
+            columns = match.incoming.layout == "columns"
+            rank = self.graph.rank(node.input[0]) if columns else None
+            self.store(node, place, as_addend(values, match.incoming.layout, rank))
 
     def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""

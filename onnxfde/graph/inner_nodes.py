@@ -34,8 +34,8 @@ def hidden_input(graph: Graph, node: NodeProto, where: str) -> str:
 def why_not_inside(node: NodeProto, where: str) -> str:
     """Why a node cannot be part of a layer."""
     return (
-        f"{op(node)} '{label(node)}' stands {where}; only Gemm, MatMul, BatchNormalization and "
-        "arithmetic with constants may"
+        f"{op(node)} '{label(node)}' stands {where}; only Gemm, MatMul, BatchNormalization, "
+        "elementwise activations and arithmetic with constants may"
     )
 
 

@@ -6,7 +6,8 @@ at least as large as the operator's own and as its steepest slope times A:
     sums, products, pools, moves     the same operator        x − y    A_x + A_y
     |f(x)| ≤ a·|x|, slope ≤ a        a·A
     sigmoid      log(1 + e^A) ≥ ½ + A/2 ≥ σ(A) + A/4
-    elu          2a·log(1 + e^A) ≥ a + a·A, a = max(1, |alpha|)
+    softplus     log(1 + e^A) ≥ A
+    elu, celu    2a·log(1 + e^A) ≥ a + a·A, a = max(1, |alpha|)
     softmax_i    log(1 + e^(A_i + L)), L = log Σ_j e^(A_j): at least 1, and at least the largest A_j
 
 Two executions of the same algebra differ by a few u·A(x), u the unit roundoff.
@@ -24,6 +25,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto
 from onnxfde.graph.tensors import FLOATS, copy_of, keyed_tensors, make_tensor, to_array
+from onnxfde.neurons.activations import SELU_ALPHA, SELU_GAMMA, STEEPEST_GELU, STEEPEST_SILU
 
 AXES_ARE_INPUTS = 18
 """The opset since which ReduceLogSumExp reads its axes as an input (ONNX)."""
@@ -90,20 +92,65 @@ def contraction_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     return [made("Identity", [node.input[0]], node)]
 
 
+def scaled_node(factor: float, value: str, node: NodeProto) -> NodeProto:
+    """A positive value times a number, in the place of another node."""
+    return made("Selu", [value], node, alpha=1.0, gamma=factor)
+
+
 def steeper_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A function that enlarges both by at most |alpha|, or not at all."""
     factor = abs(attributes(node).get("alpha", 1.0))
     if factor <= 1:
         return contraction_magnitude(graph, node)
-    return [made("Selu", [node.input[0]], node, alpha=1.0, gamma=factor)]
+    return [scaled_node(factor, node.input[0], node)]
 
 
-def elu_magnitude(graph: Graph, node: NodeProto) -> Nodes:
+def steep_magnitude(factor: float) -> Absolute:
+    """The rule for a function that enlarges both by at most the factor, after a bias if it has."""
+
+    def rule(graph: Graph, node: NodeProto) -> Nodes:
+        if len(node.input) < 2 or not node.input[1]:
+            return [scaled_node(factor, node.input[0], node)]
+        total = f"{node.output[0]}_sum"
+        added = onnx.helper.make_node("Add", list(node.input[:2]), [total])
+        return [added, scaled_node(factor, total, node)]
+
+    return rule
+
+
+def clip_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
+    """A, if 0 lies between the limits."""
+    options = attributes(node)
+    limits = [options.get("min", -np.inf), options.get("max", np.inf)]
+    for i, name in enumerate(node.input[1:3]):
+        found = graph.constant(name) if name else None
+        if name and (found is None or found.values.size != 1):
+            return None
+        if found is not None:
+            limits[i] = float(found.array.item())
+    return contraction_magnitude(graph, node) if limits[0] <= 0 <= limits[1] else None
+
+
+def prelu_magnitude(graph: Graph, node: NodeProto) -> Nodes:
+    """A + |slope|·A."""
+    part = f"{node.output[0]}_below"
+    product = onnx.helper.make_node("Mul", list(node.input), [part])
+    return [product, made("Add", [node.input[0], part], node)]
+
+
+def elu_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     """|alpha|·(eˣ − 1), which runtimes compute as such: near 0 the 1 is rounded, not x."""
-    factor = 2 * max(1.0, abs(attributes(node).get("alpha", 1.0)))
+    options, usual = (
+        attributes(node),
+        (SELU_ALPHA, SELU_GAMMA) if op(node) == "Selu" else (1.0, 1.0),
+    )
+    alpha, gamma = options.get("alpha", usual[0]), options.get("gamma", usual[1])
+    if op(node) == "Celu" and alpha < 0:
+        return None
+    factor = 2 * max(1.0, abs(alpha)) * abs(gamma)
     inner = f"{node.output[0]}_softplus"
     plus = onnx.helper.make_node("Softplus", [node.input[0]], [inner])
-    return [plus, made("Selu", [inner], node, alpha=1.0, gamma=factor)]
+    return [plus, scaled_node(factor, inner, node)]
 
 
 def sigmoid_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
@@ -150,9 +197,18 @@ MAGNITUDES: dict[str, Absolute] = {
     "Div": quotient_magnitude,
     "Sub": difference_magnitude,
     "Pow": power_magnitude,
-    **dict.fromkeys(("Neg", "Relu", "Tanh"), contraction_magnitude),
+    **dict.fromkeys(("Abs", "Neg", "Relu", "Sin", "Softsign", "Tanh"), contraction_magnitude),
+    "Clip": clip_magnitude,
+    "PRelu": prelu_magnitude,
     "LeakyRelu": steeper_magnitude,
-    "Elu": elu_magnitude,
+    **dict.fromkeys(("Celu", "Elu", "Selu"), elu_magnitude),
+    "Softplus": same_magnitude,
+    **dict.fromkeys(("Mish", "Swish", "com.microsoft.QuickGelu"), steep_magnitude(STEEPEST_SILU)),
+    **dict.fromkeys(
+        ("Erf", "Gelu", "com.microsoft.BiasGelu", "com.microsoft.FastGelu", "com.microsoft.Gelu"),
+        steep_magnitude(STEEPEST_GELU),
+    ),
+    "HardSwish": steep_magnitude(1.5),
     **dict.fromkeys(("Sigmoid", "HardSigmoid"), sigmoid_magnitude),
     "Softmax": softmax_magnitude,
 }  # fmt: skip

@@ -1,10 +1,11 @@
 """Finding layers: affine → activation → affine, in every form that exporters write.
 
-    Gemm | MatMul  →  [constants]  →  x² or a·x² + b·x + c  →  [constants]  →  Gemm | MatMul [→ Add]
+    Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul [→ Add]
 
 Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
-Identity, Dropout and a Flatten that keeps the feature axis may stand among them. The square of a
-polynomial (`polynomials`) is completed. Each activation gives a `Match` or a `Refusal`.
+Identity, Dropout and a Flatten that keeps the feature axis may stand among them. The activation is
+one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is completed.
+Each activation gives a `Match` or a `Refusal`.
 
 Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
 because it may share a map with one of them.
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onnxfde.graph.activation_patterns import activation_of, is_square
+from onnxfde.graph.activation_patterns import is_lone_square
 from onnxfde.graph.affine_maps import (
     ELEMENTWISE,
     Affine,
@@ -30,10 +31,10 @@ from onnxfde.graph.affine_maps import (
     fold_before,
     with_carrier,
 )
+from onnxfde.graph.core_functions import CoreReader, is_plain_square
 from onnxfde.graph.inner_nodes import AFFINE, hidden_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import bodies, label, op
-from onnxfde.graph.polynomials import polynomial_of
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
 from onnxfde.graph.regions import (
     Parts,
@@ -44,7 +45,6 @@ from onnxfde.graph.regions import (
     region_behind,
     starts_layer,
 )
-from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
@@ -130,12 +130,19 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
     matches: list[Match] = []
     refusals = list(hidden_in_bodies(graph))
     inside: set[str] = set()
+    said: set[str] = set()
     for node in graph.model.graph.node:
         if inside.intersection(node.output) or not starts_layer(graph, node):
             continue
         try:
             region, second = region_around(graph, node)
-            inside.update(inner.output[0] for inner in region.nodes)
+        except NoMatch as reason:
+            if str(reason) not in said:  # the nodes of one activation have the same reason
+                refusals.append(Refusal(label(node), str(reason)))
+            said.add(str(reason))
+            continue
+        inside.update(inner.output[0] for inner in region.nodes)
+        try:
             matches.append(layer_of_region(graph, node, region, second))
         except NoMatch as reason:
             refusals.append(Refusal(label(node), str(reason)))
@@ -166,9 +173,9 @@ def match_layer(graph: Graph, node: NodeProto) -> Match:
 
 def region_around(graph: Graph, node: NodeProto) -> tuple[Region, NodeProto]:
     """What lies between the affine maps around an activation, and the second of these maps."""
-    region_behind(graph, node.output[0], "before the square")
-    value, second = next_map(graph, node, "after the square")
-    region = region_behind(graph, value, "beside the square")
+    region_behind(graph, node.output[0], "before the activation", functions=True)
+    value, second = next_map(graph, node, "after the activation")
+    region = region_behind(graph, value, "beside the activation", functions=True)
     return region, second
 
 
@@ -176,40 +183,36 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     """The layer that a region and the two affine maps around it are."""
     check_closed(graph, region, second)
     first, parts = region.first, parts_of(graph, region)
-    plain = len(parts.core) == 1 and is_resizable_square(graph, parts.core[0])
-    broadcasting = (*parts.before, *(() if plain else parts.core), *parts.after)
-    involved = {op(n) for n in (first, *broadcasting, second)}
-    if graph.opset < NUMPY_BROADCASTING and involved & {"MatMul", *ELEMENTWISE}:
-        raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
+    check_broadcasting(graph, first, parts, second)
     incoming = fold_after(graph, affine(graph, first), parts.before)
     outgoing = fold_before(graph, affine(graph, second), parts.after)
-    check_fit(incoming, outgoing, "Flatten" in involved)
+    check_fit(incoming, outgoing, any(op(n) == "Flatten" for n in region.nodes))
     outgoing = with_carrier(graph, outgoing)
     rows = np.column_stack([incoming.weight, incoming.bias])
     incoming = replace(incoming, weight=rows[:, :-1])  # a view: the weights are held once
-    layer = Layer(rows, outgoing.weight, outgoing.bias, activation_of(graph, node) or SQUARE)
-    p = None
-    if not plain:
-        p = core_polynomial(graph, parts, layer.neurons, incoming.layout)
-        check_centres(p, rows)
-        layer = completed_layer(layer, p)
-    if not layer.finite:
+    core = CoreReader(graph, parts, len(rows), incoming.layout, incoming.dtype).function()
+    if core.bias is not None:
+        rows[:, -1] += core.bias
+    layer = Layer(rows, outgoing.weight, outgoing.bias, core.activation, core.unit_parameters)
+    spelling = None
+    if core.polynomial is not None:
+        check_centres(core.polynomial, rows)
+        layer = completed_layer(layer, core.polynomial)
+        spelling = Spelling(core.polynomial, parts.core, parts.value, has_scalars(graph, parts))
+    if not layer.finite or not all(np.isfinite(a).all() for a in layer.unit_parameters):
         raise NoMatch("a weight is NaN or infinite")
     values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
     source = activation_input(first, incoming.layout)
     result = str((outgoing.carrier or second).output[0])
-    spelling = (
-        None if p is None else Spelling(p, parts.core, parts.value, has_scalars(graph, parts))
-    )
     return Match(label(first), incoming, node, outgoing, layer, values, source, result, spelling)
 
 
-def is_resizable_square(graph: Graph, node: NodeProto) -> bool:
-    """Whether a node squares any number of features."""
-    if not is_square(graph, node):
-        return False
-    exponent = graph.constant(node.input[1])
-    return exponent is None or exponent.values.size == 1
+def check_broadcasting(graph: Graph, first: NodeProto, parts: Parts, second: NodeProto) -> None:
+    """Refuse operators with constants in opsets that broadcast by other rules."""
+    core = () if is_plain_square(graph, parts) else parts.core
+    involved = {op(n) for n in (first, *parts.before, *core, *parts.after, second)}
+    if graph.opset < NUMPY_BROADCASTING and involved & {"MatMul", "Sum", "PRelu", *ELEMENTWISE}:
+        raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
 
 
 def check_fit(incoming: Affine, outgoing: Affine, flattened: bool) -> None:
@@ -225,17 +228,6 @@ def check_fit(incoming: Affine, outgoing: Affine, flattened: bool) -> None:
         )
     if incoming.layout == "columns" and flattened:
         raise NoMatch("a Flatten inside it mixes features with other axes")
-
-
-def core_polynomial(graph: Graph, parts: Parts, features: int, layout: Layout) -> Quadratic:
-    """The polynomial between two affine maps, with a square term for every feature."""
-    p = polynomial_of(graph, parts.core, parts.argument, parts.value, features, layout)
-    lines = np.flatnonzero(p.square == 0)
-    if len(lines) == features:
-        raise NoMatch("it is linear: its square terms are 0 or cancel")
-    if len(lines):
-        raise NoMatch(f"it is linear, not quadratic, for {len(lines)} of {features} features")
-    return p
 
 
 def check_centres(p: Quadratic, rows: FloatArray) -> None:
@@ -295,7 +287,7 @@ def hidden_in_bodies(graph: Graph) -> Iterator[Refusal]:
 def activations_within(body: Graph, outer: Graph) -> Iterator[NodeProto]:
     """Activations in a body, at any depth; their constants may come from outside."""
     for node in body.model.graph.node:
-        if activation_of(body, node) or activation_of(outer, node):
+        if starts_layer(body, node) or is_lone_square(outer, node):
             yield node
         for inner in bodies(node):
             yield from activations_within(Graph(ModelProto(graph=inner)), outer)

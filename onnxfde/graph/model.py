@@ -160,6 +160,13 @@ class Graph:
         node.input.append(name)
         self._link(name, node)
 
+    def drop_last_input(self, node: NodeProto) -> str:
+        """Remove the last input of a node; returns its name."""
+        name = node.input.pop()
+        if name not in names_used(node):
+            self._unlink(name, node)
+        return name
+
     def rename_output(self, node: NodeProto, name: str) -> None:
         """Rename the first output of a node; nodes that read it keep the old name."""
         self.producers.pop(node.output[0], None)

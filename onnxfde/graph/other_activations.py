@@ -1,4 +1,6 @@
-"""Activations that are named to the user but not merged, in the main graph of a model.
+"""Activations that are named to the user but stand in no layer, in the main graph of a model.
+
+They follow a convolution, or no affine map comes after them, or they are not in the table.
 
 x·Sigmoid(k·x)   SiLU        x·HardSigmoid(x)   HardSwish        x·Tanh(Softplus(x))   Mish
 Relu, Tanh, …    everywhere  Clip, Sin, …       only behind a map: elsewhere they prepare data
@@ -7,9 +9,10 @@ Relu, Tanh, …    everywhere  Clip, Sin, …       only behind a map: elsewhere
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from onnxfde.graph.inner_nodes import AFFINE, TRANSPARENT, scaled_input
+from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import NodeProto
@@ -28,22 +31,26 @@ GATES = {"Sigmoid": "SiLU", "HardSigmoid": "HardSwish", "Tanh": "Mish"}
 MAPS = AFFINE | {"Conv", "ConvTranspose"}
 
 
-def other_activations(graph: Graph) -> dict[str, int]:
-    """How often each activation occurs that is not a polynomial of degree 2."""
-    return dict(Counter(found_activations(graph)))
+def other_activations(graph: Graph, layers: Iterable[Match] = ()) -> dict[str, int]:
+    """How often each activation occurs outside these layers; polynomials do not count."""
+    inside = {value for match in layers for value in match.values}
+    return dict(Counter(name for value, name in found_activations(graph) if value not in inside))
 
 
-def found_activations(graph: Graph) -> Iterator[str]:
-    """The names of all activations in node order; a gate counts as the product it belongs to."""
+def found_activations(graph: Graph) -> Iterator[tuple[str, str]]:
+    """All activations in node order: the value each makes and its name.
+
+    A gate counts as the product it belongs to.
+    """
     gates = {node.output[0]: name for node in graph.model.graph.node for name in gated(graph, node)}
     for node in graph.model.graph.node:
         kind = op(node)
         if node.output and node.output[0] in gates:
-            yield gates[node.output[0]]
+            yield node.output[0], gates[node.output[0]]
         elif any(user.output[0] in gates for user in users_behind(graph, node)):
             continue
         elif kind in ALWAYS or (kind in BEHIND_A_MAP and stands_behind_map(graph, node)):
-            yield kind
+            yield node.output[0], kind
 
 
 def gated(graph: Graph, product: NodeProto) -> Iterator[str]:

@@ -21,6 +21,10 @@ from onnxfde.neurons.quadratics import Quadratic
 from onnxfde.numbers import FloatArray
 
 
+class HigherDegree(NoMatch):
+    """The reason why a polynomial is not of degree 2: it has a higher one."""
+
+
 def polynomial_of(
     graph: Graph, core: Iterable[NodeProto], argument: str, value: str, features: int,
     layout: Layout, absolute: bool = False,
@@ -91,7 +95,7 @@ class Reading:
         read = (self.graph, name, node.input[0], self.features, self.layout)
         exponent = constant_of_features(*read)
         if not np.isin(exponent, (1.0, 2.0)).all():
-            raise NoMatch(f"Pow '{label(node)}' has an exponent other than 1 and 2")
+            raise HigherDegree(f"Pow '{label(node)}' has an exponent other than 1 and 2")
         line, twice = (exponent == 1).astype(np.float64), (exponent == 2).astype(np.float64)
         zero = np.zeros(self.features)
         squared = base.scaled(twice, zero)
@@ -101,7 +105,7 @@ class Reading:
         """A product of degree 2 at most."""
         found = first.times(second)
         if found is None:
-            raise NoMatch(f"{op(node)} '{label(node)}' makes a polynomial of degree 3 or more")
+            raise HigherDegree(f"{op(node)} '{label(node)}' makes a polynomial of degree 3 or more")
         return found
 
     def size(self, a: FloatArray) -> FloatArray:

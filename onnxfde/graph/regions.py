@@ -1,22 +1,28 @@
 """Regions: nodes between the affine map that makes a value h and a value computed from h alone.
 
-    h = affine(x)  →  region  →  affine        Mul, Add, Sub, Div, Neg, Pow, BatchNormalization, …
+    h = affine(x)  →  region  →  affine        Mul, Add, …, BatchNormalization, Relu, Sigmoid, …
 
-A region between two affine maps is cut into the constants before a polynomial in h, the polynomial
-itself (`polynomials` reads its coefficients) and the constants after it.
+A region between two affine maps is cut into the constants before its core, the core itself, which
+is a function of h (`core_functions` says which), and the constants after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxfde.graph.activation_patterns import activation_of, is_averaged, is_square
+from onnxfde.graph.activation_patterns import (
+    ACTIVATION_OPERATORS,
+    is_averaged,
+    is_lone_square,
+    is_square,
+)
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.inner_nodes import (
     AFFINE,
     TRANSPARENT,
     check_not_overridable,
     check_transparent,
+    has_exponent,
     scaled_input,
     why_not_inside,
 )
@@ -26,10 +32,13 @@ from onnxfde.graph.protos import NodeProto
 
 ARITHMETIC = {"Mul", "Add", "Sub", "Div", "Neg", "Pow", "Sum", "BatchNormalization"}
 """Operators that polynomials are made of."""
+FUNCTIONS = {*ACTIVATION_OPERATORS, "Max", "Min"}
+"""Operators that may stand in the core of a region beside those."""
 ONE_VALUE = {"Neg", "Pow", "BatchNormalization", *TRANSPARENT}
 """Operators whose first input alone is a value of the polynomial."""
+CONVOLUTIONS = {"Conv", "ConvTranspose"}
 MOST_NODES = 64
-"""Most nodes of one polynomial, so that long sums of a network's branches are not followed to its
+"""Most nodes of one region, so that long sums of a network's branches are not followed to its
 start. Chosen; not tuned."""
 
 
@@ -47,35 +56,46 @@ class Region:
         return any(node is other for other in self.nodes)
 
 
-def region_behind(graph: Graph, value: str, where: str) -> Region:
-    """The region that ends in a value; NoMatch names what else the value is computed from."""
-    first: NodeProto | None = None
+def region_behind(graph: Graph, value: str, where: str, functions: bool = False) -> Region:
+    """The region that ends in a value; NoMatch names what else the value is computed from.
+
+    It has polynomials only, or other `functions` too.
+    """
+    maps: dict[str, NodeProto] = {}
     nodes: list[NodeProto] = []
-    done: set[str] = set()
     stack: list[tuple[str, NodeProto | None]] = [(value, None)]
     while stack:
         name, reader = stack[-1]
         node = graph.producers.get(name)
-        if name in done:
+        if name in maps:
             stack.pop()
         elif node is None:
             raise NoMatch(input_reason(graph, name, reader))
         elif op(node) in AFFINE:
-            if first is not None and first is not node:
-                both = " and ".join(f"{op(n)} '{label(n)}'" for n in (first, node))
-                raise NoMatch(f"it mixes values of {both}")
-            first = node
-            done.add(name)
-        elif missing := [n for n in variables(graph, node, where) if n not in done]:
-            stack.extend((n, node) for n in missing)
+            maps[name] = node
         else:
-            done.add(name)
-            nodes.append(node)
+            read = variables(graph, node, where, functions)
+            missing = [n for n in read if n not in maps]
+            stack.extend((n, node) for n in missing)
+            if not missing:
+                maps[name] = common_map(node, [maps[n] for n in read])
+                nodes.append(node)
         if len(stack) > MOST_NODES or len(nodes) > MOST_NODES:
             raise NoMatch(f"it is computed by more than {MOST_NODES} nodes")
-    if first is None:
+    return Region(maps[value], tuple(nodes), value)
+
+
+def common_map(node: NodeProto, maps: list[NodeProto]) -> NodeProto:
+    """The affine map from which all values that a node reads come."""
+    if not maps:
         raise NoMatch("it is a constant")
-    return Region(first, tuple(nodes), value)
+    others = [other for other in maps if other is not maps[0]]
+    if not others:
+        return maps[0]
+    both = " and ".join(f"{op(n)} '{label(n)}'" for n in (maps[0], others[0]))
+    if op(node) == "Mul":
+        raise NoMatch(f"it is a gated pair, a product of values of {both}: not merged yet")
+    raise NoMatch(f"it mixes values of {both}")
 
 
 def input_reason(graph: Graph, name: str, reader: NodeProto | None) -> str:
@@ -85,17 +105,18 @@ def input_reason(graph: Graph, name: str, reader: NodeProto | None) -> str:
     return f"{op(reader)} '{label(reader)}' reads '{name}', which is an input of the graph"
 
 
-def variables(graph: Graph, node: NodeProto, where: str) -> list[str]:
-    """The values of the polynomial that a node reads; NoMatch if it is no polynomial of them."""
+def variables(graph: Graph, node: NodeProto, where: str, functions: bool = False) -> list[str]:
+    """The values of a region that a node reads; NoMatch if the node cannot be in one."""
     if op(node) in TRANSPARENT:
         check_transparent(graph, node)
-    elif op(node) not in ARITHMETIC:
+    elif op(node) not in (ARITHMETIC | FUNCTIONS if functions else ARITHMETIC):
         raise NoMatch(why_not_inside(node, where))
     check_not_overridable(graph, node)
     found = [name for name in node.input if name and not graph.is_constant(name)]
     if op(node) in TRANSPARENT:
         return [node.input[0]]
-    fixed = node.input[1:] if op(node) in ONE_VALUE | {"Div"} else ()
+    one_value = {*ONE_VALUE, *ACTIVATION_OPERATORS} if functions else {*ONE_VALUE, "Div"}
+    fixed = node.input[1:] if op(node) in one_value else ()
     if any(name in found for name in fixed):
         raise NoMatch(why_not_inside(node, where))
     return found
@@ -109,9 +130,11 @@ def is_product(graph: Graph, node: NodeProto) -> bool:
 
 
 def starts_layer(graph: Graph, node: NodeProto) -> bool:
-    """Whether a node is an activation of the table or multiplies two values of one affine map."""
-    if activation_of(graph, node) is not None:
+    """Whether a node looks like the activation of a layer, or like the first node of one."""
+    if is_lone_square(graph, node):
         return True
+    if op(node) in FUNCTIONS or is_power(graph, node):
+        return all(reaches_map(graph, node, forwards) for forwards in (False, True))
     if is_square(graph, node) or not is_product(graph, node) or is_averaged(graph, node):
         return False
     try:
@@ -119,6 +142,35 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
     except NoMatch:
         return False
     return True
+
+
+def is_power(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node raises a value to a constant power other than 1 and 2."""
+    if op(node) != "Pow" or graph.is_constant(node.input[0]):
+        return False
+    return graph.is_constant(node.input[1]) and not any(
+        has_exponent(graph, node, power) for power in (1, 2)
+    )
+
+
+def reaches_map(graph: Graph, node: NodeProto, forwards: bool) -> bool:
+    """Whether an affine map stands behind or before a node, with no convolution in between."""
+    pending, seen = [node], {node.output[0]}
+    for _ in range(MOST_NODES):
+        if not pending:
+            return False
+        current = pending.pop(0)
+        if forwards:
+            near = [n for name in current.output for n in graph.consumers.get(name, ())]
+        else:
+            near = [graph.producers[name] for name in current.input if name in graph.producers]
+        for other in near:
+            if op(other) in AFFINE and any(map(graph.is_constant, other.input[:2])):
+                return True
+            if op(other) not in CONVOLUTIONS and other.output and other.output[0] not in seen:
+                seen.add(other.output[0])
+                pending.append(other)
+    return False
 
 
 def next_map(graph: Graph, node: NodeProto, where: str) -> tuple[str, NodeProto]:
@@ -133,10 +185,10 @@ def next_map(graph: Graph, node: NodeProto, where: str) -> tuple[str, NodeProto]
         maps = [user for user in users if op(user) in AFFINE]
         if maps:
             return value, maps[0]
-        inner = [user for user in users if op(user) in ARITHMETIC | TRANSPARENT]
+        inner = [user for user in users if op(user) in ARITHMETIC | TRANSPARENT | FUNCTIONS]
         if not inner:
             raise NoMatch(why_not_inside(users[0], where))
-        variables(graph, inner[0], where)
+        variables(graph, inner[0], where, functions=True)
         value = inner[0].output[0]
     raise NoMatch(f"no affine map follows within {MOST_NODES} nodes")
 
@@ -154,13 +206,13 @@ def check_closed(graph: Graph, region: Region, second: NodeProto) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A region in three parts: constants before the polynomial, the polynomial, constants after."""
+    """A region in three parts: constants before the core, the core, constants after it."""
 
     before: tuple[NodeProto, ...]
     core: tuple[NodeProto, ...]
     after: tuple[NodeProto, ...]
     argument: str
-    """The value of which the core is a polynomial."""
+    """The value of which the core is a function."""
     value: str
     """The value that the core computes."""
 

@@ -16,7 +16,45 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxfde.neurons.activation_curves import error_function, logistic, logistic_slope
+from onnxfde.neurons.activation_curves import (
+    ABS_CURVE,
+    ERF_CURVE,
+    RELU_CURVE,
+    SIGMOID_CURVE,
+    SOFTPLUS_CURVE,
+    TANH_CURVE,
+    Curve,
+    bell,
+    broken,
+    clipped,
+    elu_curve,
+    hard_swish_curve,
+    scaled_curve,
+    sine_curve,
+    smooth_curve,
+    threshold_curve,
+)
+from onnxfde.neurons.activation_functions import (
+    error_function,
+    error_function_slope,
+    gelu,
+    gelu_slope,
+    hard_swish,
+    hard_swish_slope,
+    logistic,
+    logistic_slope,
+    mish,
+    mish_slope,
+    positive_square,
+    positive_square_slope,
+    softplus,
+    softsign,
+    softsign_slope,
+    tanh_gelu,
+    tanh_gelu_slope,
+    tanh_slope,
+)
+from onnxfde.neurons.polynomial_curves import polynomial_curve
 from onnxfde.numbers import FloatArray
 
 Elementwise = Callable[..., FloatArray]
@@ -26,10 +64,19 @@ SELU_ALPHA = 1.67326319217681884765625
 """The default of ONNX's Selu."""
 SELU_GAMMA = 1.05070102214813232421875
 """The default of ONNX's Selu."""
-TANH_CUBE = 0.044715
-"""The factor of x³ in the approximation of Gelu by tanh (Hendrycks and Gimpel 2016)."""
-TANH_SLOPE = float(np.sqrt(2 / np.pi))
-"""The factor of x in the same."""
+GELU_TURN, GELU_BEND = -0.7517915246935645, float(np.sqrt(2))
+"""Where Gelu is least, and where it is steepest (and at −√2 least steep): its second derivative is
+(2 − x²) times the density of N(0, 1)."""
+TANH_GELU_TURN, TANH_GELU_BEND = -0.7524614220710162, 1.4185040087908283
+"""The same of its approximation by tanh, by bisection in 50 digits, as all that follow."""
+SILU_TURN, SILU_BEND = -1.2784645427610737, 2.3993572805154675
+"""Where x·logistic(x) is least, and where (and opposite) its slope turns."""
+MISH_TURN, MISH_BENDS = -1.1924312145154952, (-2.256376396360793, 1.4905711794854284)
+"""Where Mish is least, and where its slope turns."""
+STEEPEST_GELU = 1.13
+"""At least the slope of Gelu, and of its approximation, anywhere: 1.12890 and 1.12899."""
+STEEPEST_SILU = 1.1
+"""At least the slope of Silu, 1.09984, and of Mish, 1.08850, anywhere."""
 
 
 class Reflection(NamedTuple):
@@ -64,6 +111,15 @@ class Activation:
     """The largest power if it is a polynomial."""
     parameters: int = field(default=0, kw_only=True, compare=False)
     """How many numbers each neuron has beside its row of weights."""
+    curve: Curve | Callable[..., Curve] = field(kw_only=True, compare=False, repr=False)
+    """Its range and that of its slope over intervals; with parameters, what makes it from them."""
+    magnitude: Elementwise = field(kw_only=True, compare=False, repr=False)
+    """How rounding grows: for |x| ≤ A at least |σ(x)|, and at least the steepest slope times A (of
+    the square, half of that), jumps aside."""
+
+    def curve_of(self, *unit_parameters: FloatArray) -> Curve:
+        """Its curve, with the parameters of the neurons if it reads any."""
+        return self.curve if isinstance(self.curve, Curve) else self.curve(*unit_parameters)
 
     @property
     def even(self) -> bool:
@@ -77,14 +133,9 @@ class Activation:
         return f"{self.name}({inside})" if inside else self.name
 
 
-def normal_density(x: FloatArray) -> FloatArray:
-    """The density of N(0, 1)."""
-    return np.asarray(np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
-
-
-def normal_share(x: FloatArray) -> FloatArray:
-    """The distribution function of N(0, 1)."""
-    return np.asarray((1 + error_function(x / np.sqrt(2))) / 2)
+def steep(factor: float) -> Elementwise:
+    """The magnitude of a function with σ(0) = 0 and slopes up to the factor."""
+    return lambda size: factor * size
 
 
 SQUARE = Activation(
@@ -94,6 +145,8 @@ SQUARE = Activation(
     degree=2,
     reflection=EVEN,
     power=2,
+    curve=smooth_curve(lambda x: np.asarray(x**2), lambda x: 2 * x, (0.0,)),
+    magnitude=lambda size: np.asarray(size**2),
 )
 RELU = Activation(
     "Relu",
@@ -102,6 +155,8 @@ RELU = Activation(
     kinks=(0.0,),
     degree=1,
     reflection=GATED,
+    curve=RELU_CURVE,
+    magnitude=steep(1.0),
 )
 PRELU = Activation(
     "PRelu",
@@ -110,13 +165,17 @@ PRELU = Activation(
     kinks=(0.0,),
     degree=1,
     parameters=1,
+    curve=lambda a: broken(a, 1.0),
+    magnitude=lambda size, a: np.maximum(np.abs(a), 1.0) * size,
 )
 RELU_SQUARED = Activation(
     "Relu²",
-    value=lambda x: np.maximum(x, 0.0) ** 2,
-    slope=lambda x: 2 * np.maximum(x, 0.0),
+    value=positive_square,
+    slope=positive_square_slope,
     kinks=(0.0,),
     degree=2,
+    curve=smooth_curve(positive_square, positive_square_slope),
+    magnitude=lambda size: 2 * size**2,
 )
 ABS = Activation(
     "Abs",
@@ -125,6 +184,8 @@ ABS = Activation(
     kinks=(0.0,),
     degree=1,
     reflection=EVEN,
+    curve=ABS_CURVE,
+    magnitude=steep(1.0),
 )
 IDENTITY = Activation(
     "Identity",
@@ -133,69 +194,95 @@ IDENTITY = Activation(
     degree=1,
     reflection=ODD,
     power=1,
+    curve=broken(1.0, 1.0),
+    magnitude=steep(1.0),
 )
 SIGMOID = Activation(
-    "Sigmoid", value=logistic, slope=logistic_slope, reflection=Reflection(-1.0, 0.0, 1.0)
+    "Sigmoid",
+    value=logistic,
+    slope=logistic_slope,
+    reflection=Reflection(-1.0, 0.0, 1.0),
+    curve=SIGMOID_CURVE,
+    magnitude=lambda size: 0.5 + size / 4,
 )
-TANH = Activation("Tanh", value=np.tanh, slope=lambda x: 4 * logistic_slope(2 * x), reflection=ODD)
+TANH = Activation(
+    "Tanh",
+    value=np.tanh,
+    slope=tanh_slope,
+    reflection=ODD,
+    curve=TANH_CURVE,
+    magnitude=steep(1.0),
+)
 ERF = Activation(
     "Erf",
     value=error_function,
-    slope=lambda x: np.asarray(2 / np.sqrt(np.pi) * np.exp(-(x**2))),
+    slope=error_function_slope,
     reflection=ODD,
+    curve=ERF_CURVE,
+    magnitude=steep(STEEPEST_GELU),
 )
-SIN = Activation("Sin", value=np.sin, slope=np.cos, reflection=ODD)
+SIN = Activation(
+    "Sin",
+    value=np.sin,
+    slope=np.cos,
+    reflection=ODD,
+    curve=sine_curve(),
+    magnitude=steep(1.0),
+)
 SOFTSIGN = Activation(
     "Softsign",
-    value=lambda x: x / (1 + np.abs(x)),
-    slope=lambda x: (1 + np.abs(x)) ** -2,
+    value=softsign,
+    slope=softsign_slope,
     kinks=(0.0,),
     reflection=ODD,
+    curve=bell(softsign, softsign_slope),
+    magnitude=steep(1.0),
 )
 SOFTPLUS = Activation(
-    "Softplus", value=lambda x: np.logaddexp(0.0, x), slope=logistic, reflection=GATED
+    "Softplus",
+    value=softplus,
+    slope=logistic,
+    reflection=GATED,
+    curve=SOFTPLUS_CURVE,
+    magnitude=lambda size: np.log(2) + size,
 )
 GELU = Activation(
     "Gelu",
-    value=lambda x: x * normal_share(x),
-    slope=lambda x: normal_share(x) + x * normal_density(x),
+    value=gelu,
+    slope=gelu_slope,
     reflection=GATED,
+    curve=smooth_curve(gelu, gelu_slope, (GELU_TURN,), (-GELU_BEND, GELU_BEND), np.abs),
+    magnitude=steep(STEEPEST_GELU),
 )
-
-
-def tanh_gelu_parts(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Tanh inside Gelu's approximation, and the slope of its argument."""
-    inner = np.tanh(TANH_SLOPE * (x + TANH_CUBE * x**3))
-    return inner, TANH_SLOPE * (1 + 3 * TANH_CUBE * x**2)
-
-
-def tanh_gelu_slope(x: FloatArray) -> FloatArray:
-    """The slope of Gelu's approximation."""
-    inner, steep = tanh_gelu_parts(x)
-    return np.asarray((1 + inner) / 2 + x / 2 * (1 - inner**2) * steep)
-
-
 TANH_GELU = Activation(
     "TanhGelu",
-    value=lambda x: x / 2 * (1 + tanh_gelu_parts(x)[0]),
+    value=tanh_gelu,
     slope=tanh_gelu_slope,
     reflection=GATED,
+    curve=smooth_curve(
+        tanh_gelu,
+        tanh_gelu_slope,
+        (TANH_GELU_TURN,),
+        (-TANH_GELU_BEND, TANH_GELU_BEND),
+        np.abs,
+    ),
+    magnitude=steep(STEEPEST_GELU),
 )
-
-
-def mish_slope(x: FloatArray) -> FloatArray:
-    """The slope of x·tanh(softplus(x))."""
-    inner = np.tanh(np.logaddexp(0.0, x))
-    return np.asarray(inner + x * (1 - inner**2) * logistic(x))
-
-
-MISH = Activation("Mish", value=lambda x: x * np.tanh(np.logaddexp(0.0, x)), slope=mish_slope)
+MISH = Activation(
+    "Mish",
+    value=mish,
+    slope=mish_slope,
+    curve=smooth_curve(mish, mish_slope, (MISH_TURN,), MISH_BENDS, np.abs),
+    magnitude=steep(STEEPEST_SILU),
+)
 HARD_SWISH = Activation(
     "HardSwish",
-    value=lambda x: x * np.clip(x / 6 + 0.5, 0.0, 1.0),
-    slope=lambda x: np.where(np.abs(x) < 3, x / 3 + 0.5, (x > 0) * 1.0),
+    value=hard_swish,
+    slope=hard_swish_slope,
     kinks=(-3.0, 3.0),
     reflection=GATED,
+    curve=hard_swish_curve(),
+    magnitude=steep(1.5),
 )
 
 
@@ -209,6 +296,8 @@ def leaky_relu(alpha: float = 0.01) -> Activation:
         kinks=(0.0,),
         degree=1,
         reflection=Reflection(1.0, -(1 + alpha)),
+        curve=broken(alpha, 1.0),
+        magnitude=steep(max(abs(alpha), 1.0)),
     )
 
 
@@ -223,6 +312,8 @@ def clip(least: float = -np.inf, most: float = np.inf) -> Activation:
         slope=lambda x: ((x > least) & (x < most)) * 1.0,
         kinks=tuple(k for k in (least, most) if np.isfinite(k)),
         reflection=ODD if least == -most else None,
+        curve=clipped(least, most),
+        magnitude=lambda size: size + abs(np.clip(0.0, least, most)),
     )
 
 
@@ -234,6 +325,8 @@ def thresholded_relu(alpha: float = 1.0) -> Activation:
         value=lambda x: np.where(x > alpha, x, 0.0),
         slope=lambda x: (x > alpha) * 1.0,
         kinks=(alpha,),
+        curve=threshold_curve(alpha),
+        magnitude=steep(1.0),
     )
 
 
@@ -246,6 +339,8 @@ def hard_sigmoid(alpha: float = 0.2, beta: float = 0.5) -> Activation:
         slope=lambda x: ((alpha * x + beta > 0) & (alpha * x + beta < 1)) * alpha,
         kinks=tuple(sorted((-beta / alpha, (1 - beta) / alpha))) if alpha else (),
         reflection=Reflection(-1.0, 0.0, 1.0) if beta == 0.5 else None,
+        curve=clipped(0.0, 1.0, alpha, beta),
+        magnitude=lambda size: abs(alpha) * size + abs(beta),
     )
 
 
@@ -267,17 +362,28 @@ def selu(
         value=lambda x: gamma * np.where(x < 0, alpha * np.expm1(np.minimum(x, 0.0)), x),
         slope=lambda x: gamma * np.where(x < 0, alpha * np.exp(np.minimum(x, 0.0)), 1.0),
         kinks=(0.0,),
+        curve=scaled_curve(elu_curve(alpha), gamma),
+        magnitude=lambda size: abs(gamma) * max(abs(alpha), 1.0) * (1 + size),
     )
 
 
 def celu(alpha: float = 1.0) -> Activation:
     """α·(e^(x/α) − 1) below 0, x above."""
+
+    def value(x: FloatArray) -> FloatArray:
+        return np.where(x < 0, alpha * np.expm1(np.minimum(x, 0.0) / alpha), x)
+
+    def slope(x: FloatArray) -> FloatArray:
+        return np.where(x < 0, np.exp(np.minimum(x, 0.0) / alpha), 1.0)
+
     return Activation(
         "Celu",
         (alpha,),
-        value=lambda x: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0.0) / alpha), x),
-        slope=lambda x: np.where(x < 0, np.exp(np.minimum(x, 0.0) / alpha), 1.0),
+        value=value,
+        slope=slope,
         kinks=(0.0,),
+        curve=smooth_curve(value, slope),
+        magnitude=lambda size: abs(alpha) + slope(-size if alpha < 0 else size) * size,
     )
 
 
@@ -288,8 +394,19 @@ def silu(beta: float = 1.0) -> Activation:
         gate = logistic(beta * x)
         return np.asarray(gate * (1 + beta * x * (1 - gate)))
 
+    def value(x: FloatArray) -> FloatArray:
+        return x * logistic(beta * x)
+
+    turns = (SILU_TURN / beta,) if beta else ()
+    bends = (-SILU_BEND / beta, SILU_BEND / beta) if beta else ()
     return Activation(
-        "Silu", (beta,), value=lambda x: x * logistic(beta * x), slope=slope, reflection=GATED
+        "Silu",
+        (beta,),
+        value=value,
+        slope=slope,
+        reflection=GATED,
+        curve=smooth_curve(value, slope, turns, bends, np.abs),
+        magnitude=steep(STEEPEST_SILU),
     )
 
 
@@ -311,6 +428,10 @@ def polynomial(coefficients: tuple[float, ...]) -> Activation:
         degree=largest if len(powers) == 1 and not coefficients[0] else None,
         reflection=reflection,
         power=largest,
+        curve=polynomial_curve(coefficients),
+        magnitude=np.polynomial.Polynomial(
+            [max(k, 1) * abs(a) for k, a in enumerate(coefficients)]
+        ),
     )
 
 
@@ -332,6 +453,8 @@ def scaled_activation(activation: Activation, factor: float) -> Activation:
         reflection=reflection,
         power=activation.power,
         parameters=activation.parameters,
+        curve=lambda *p: scaled_curve(activation.curve_of(*p), factor),
+        magnitude=lambda size, *p: abs(factor) * activation.magnitude(size, *p),
     )
 
 

@@ -78,7 +78,8 @@ class Layer:
 
     def magnitude(self, x: FloatArray) -> FloatArray:
         """A(x): the layer evaluated on absolute values, the scale of its rounding errors."""
-        return self.mapped(np.abs)(np.abs(x))
+        growth = replace(self.activation, value=self.activation.magnitude)
+        return replace(self.mapped(np.abs), activation=growth)(np.abs(x))
 
     def change_to(self, other: Layer, x: FloatArray) -> float:
         """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""

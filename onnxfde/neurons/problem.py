@@ -78,6 +78,8 @@ class Problem:
     """Whether neurons are put into canonical form, for searches that depend on their order."""
     other_metrics: tuple[Metric, ...] = ()
     """Other assumptions about the inputs; the largest error counts."""
+    box: tuple[FloatArray, FloatArray] | None = None
+    """The lowest and highest value of each input of the layer, if the user vouches for them."""
 
     def error_of(self, layer: Layer) -> float:
         """The largest error of a layer under any assumption about the inputs."""

@@ -1,16 +1,185 @@
-"""The fewest neurons that are equal for all finite inputs."""
+"""The fewest neurons that compute the same function for all inputs, by structure alone.
+
+One neuron stands for each family of the layer's structure (`layer_structure`), and a few for the
+linear map that is left of families and of neurons on a straight piece of σ (`linear_map`): a second
+neuron of some families, some of the straight neurons, or new ones, whichever are fewest.
+
+Nothing is learnt from samples; they only serve to check that the stored layer is equal to the
+original up to rounding. Facts that hold only within a box of inputs are used if there is one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
 from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.layer_structure import LayerStructure
+from onnxfde.neurons.linear_map import linear_neurons
+from onnxfde.neurons.linear_pieces import InputBox
 from onnxfde.neurons.problem import Problem
+from onnxfde.numbers import ROUNDING_STEPS, Blocks, FloatArray, Indices
+
+CHECKED_PRODUCTS = 2**28
+"""Products of inputs and weights for the check on samples, about 30 ms on one core; larger layers
+are checked on some of them. Chosen; not tuned."""
 
 
-def structural_merge(problem: Problem) -> Reduced | None:
-    """The layer without constants; None if it has none."""
-    live = problem.live
-    if not live.neurons:
+def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced | None:
+    """The fewest neurons of the same function, or None when that is all of them."""
+    layer, alive = problem.layer.without_constants(), np.flatnonzero(problem.layer.alive)
+    if not layer.neurons:
         return problem.constant()
-    if live.neurons == problem.layer.neurons:
-        return None
-    return problem.reduced(problem.read_back(live), tuple((int(i),) for i in problem.numbers))
+    for structure in structures(layer, problem.dtype, problem.box if box is None else box):
+        for draft in sorted(drafts(structure), key=lambda draft: draft.layer.neurons):
+            if draft.layer.neurons >= problem.layer.neurons:
+                break
+            stored = problem.read_back(draft.layer)
+            if stays_equal(problem, stored):
+                blocks = tuple(tuple(int(alive[i]) for i in block) for block in draft.blocks)
+                return Reduced(stored, blocks, observed_change(problem, stored))
+    return None
+
+
+def structures(
+    layer: Layer, dtype: np.dtype[Any], box: InputBox | None
+) -> Iterator[LayerStructure]:
+    """What can be known of a layer, from what finds most to what can hardly be wrong."""
+    for known in (box, None) if box is not None else (None,):
+        loose = LayerStructure(layer, dtype, known)
+        if loose.sound():
+            yield loose
+        if loose.families.loose.any():
+            yield LayerStructure(layer, dtype, known, strict=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A smaller layer before it is stored; blocks number the neurons of the larger one."""
+
+    layer: Layer
+    blocks: Blocks
+
+
+def drafts(structure: LayerStructure) -> Iterator[Draft]:
+    """The layers that can be made of a structure."""
+    terms = structure.terms
+    everything = np.arange(len(terms.rows))
+    yield drafted(structure, everything, terms.weights)
+    if not len(everything):
+        return
+    if own := terms.own_rows():
+        yield drafted(structure, *own)
+    if new := terms.new_rows():
+        made = linear_neurons(structure.layer, *new, structure.dtype, structure.box)
+        if made is not None:
+            yield drafted(structure, everything[:0], terms.weights[:, :0], made)
+
+
+def drafted(
+    structure: LayerStructure, chosen: Indices, weights: FloatArray, new: Layer | None = None
+) -> Draft:
+    """The layer whose linear part is made of some terms with these weights, or of new neurons."""
+    layer, terms = structure.layer, structure.terms
+    outgoing = np.zeros_like(layer.outgoing)
+    outgoing[:, structure.representatives] = structure.shapes
+    offset = structure.offset + terms.map[:, -1] - weights @ terms.rows[chosen, -1]
+    offset -= add_straight(structure, outgoing, chosen, weights)
+    offset -= add_seconds(structure, outgoing, chosen, weights)
+    kept = np.flatnonzero(np.any(outgoing != 0, axis=0))
+    smaller = replace(layer, outgoing=outgoing, offset=offset).only(kept)
+    blocks = named_blocks(structure, kept, 0 if new is None else new.neurons)
+    if new is not None and new.neurons:
+        smaller = joined_layers(smaller, new)
+    if not smaller.neurons:
+        return Draft(replace(layer.only([0]).mapped(np.zeros_like), offset=smaller.offset), ((),))
+    return Draft(smaller, blocks)
+
+
+def add_straight(
+    structure: LayerStructure, outgoing: FloatArray, chosen: Indices, weights: FloatArray
+) -> FloatArray:
+    """Let straight neurons carry their terms; returns the constants that come with them."""
+    slope, intercept = structure.lines
+    count = len(structure.straight)
+    own = structure.straight[chosen[chosen < count]]
+    outgoing[:, own] = weights[:, chosen < count] / slope[own]
+    return np.asarray(outgoing[:, own] @ intercept[own])
+
+
+def add_seconds(
+    structure: LayerStructure, outgoing: FloatArray, chosen: Indices, weights: FloatArray
+) -> FloatArray:
+    """Let second neurons of families carry their terms; returns the constants they come with."""
+    count, parts = len(structure.straight), structure.parts
+    family = structure.lined[chosen[chosen >= count] - count]
+    second, first = structure.seconds[family], structure.families.representatives[family]
+    share = weights[:, chosen >= count] / structure.rest[second]
+    outgoing[:, structure.curved[second]] = share
+    outgoing[:, structure.curved[first]] -= share * (parts.shape[second] / parts.shape[first])
+    return np.asarray(share @ parts.constant[second])
+
+
+def joined_layers(first: Layer, second: Layer) -> Layer:
+    """The neurons of two layers side by side."""
+    both = zip(first.unit_parameters, second.unit_parameters, strict=True)
+    return replace(
+        first,
+        incoming=np.vstack([first.incoming, second.incoming]),
+        outgoing=np.hstack([first.outgoing, second.outgoing]),
+        offset=first.offset + second.offset,
+        unit_parameters=tuple(np.concatenate(pair) for pair in both),
+    )
+
+
+def named_blocks(structure: LayerStructure, kept: Indices, new: int) -> Blocks:
+    """The neurons that each kept one stands for; straight ones that went are with the first."""
+    place = np.full(structure.layer.neurons, -1)
+    place[kept] = np.arange(len(kept))
+    home = place[structure.representatives][structure.families.home]
+    second = place[structure.curved[structure.seconds]][structure.families.home]
+    other = (structure.rest != 0) & (second >= 0)
+    owner = np.full(structure.layer.neurons, -1)
+    owner[structure.curved] = np.where(other | (home < 0), second, home)
+    straight = structure.straight
+    carriers = place[straight][place[straight] >= 0]
+    first = carriers[0] if len(carriers) else len(kept) if new else -1
+    owner[straight] = np.where(place[straight] >= 0, place[straight], first)
+    members: list[list[int]] = [[] for _ in range(len(kept) + new)]
+    for number, at in enumerate(owner.tolist()):
+        if at >= 0:
+            members[at].append(number)
+    return tuple(map(tuple, members))
+
+
+def stays_equal(problem: Problem, layer: Layer) -> bool:
+    """Whether a stored layer is equal to the original up to rounding on the samples."""
+    original = problem.layer
+    x = checked_samples(problem)
+    allowed = ROUNDING_STEPS / 2 * problem.roundoff * rounding_size(original, x)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return layer.finite and bool(np.all(np.abs(layer(x) - original(x)) <= allowed))
+
+
+def checked_samples(problem: Problem) -> FloatArray:
+    """As many of the samples as can be looked at quickly."""
+    weights = problem.layer.incoming.size + problem.layer.outgoing.size
+    return problem.samples[:: 1 + len(problem.samples) * weights // CHECKED_PRODUCTS]
+
+
+def rounding_size(layer: Layer, x: FloatArray) -> FloatArray:
+    """A(x), but no less than Σ |V|(|σ(t)| + |U||z|), as bounded functions round their arguments."""
+    absolute = np.abs(layer.incoming)
+    sums = np.abs(x) @ absolute[:, :-1].T + absolute[:, -1]
+    least = (np.abs(layer.hidden(x)) + sums) @ np.abs(layer.outgoing).T + np.abs(layer.offset)
+    return np.asarray(np.maximum(layer.magnitude(x), least))
+
+
+def observed_change(problem: Problem, layer: Layer) -> float:
+    """The relative change on the samples."""
+    x = checked_samples(problem)
+    return problem.layer.change_to(layer, x) if len(x) else 0.0

@@ -12,17 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnxfde.neurons.activation_curves import (
-    ABS_CURVE,
-    ERF_CURVE,
-    RELU_CURVE,
-    SIGMOID_CURVE,
-    SOFTPLUS_CURVE,
-    TANH_CURVE,
-    broken,
-    clipped,
-    elu_curve,
-)
+from onnxfde.neurons.activations import SELU_ALPHA, SELU_GAMMA
 from onnxfde.neurons.intervals import Pair, Uncertified
 from onnxfde.proof.node_call import NodeCall, Value, as_value
 from onnxfde.proof.operator_rules import (
@@ -35,25 +25,28 @@ from onnxfde.proof.operator_rules import (
     clip_rule,
     concat_rule,
     conv_rule,
-    curve_rule,
     divide_rule,
     dropout_rule,
+    gelu_rule,
     gemm_rule,
     identity_rule,
+    layer_normalization_rule,
     matrix_product,
     max_pool_rule,
     maximum_change,
     move_rule,
     multiply_rule,
+    named_rule,
     pad_rule,
     power_rule,
+    prelu_rule,
     reduce_rule,
     shape_rule,
     softmax_axis,
     softmax_rule,
     spatial_axes,
-    stored_default,
     subtract_rule,
+    swish_rule,
 )
 from onnxfde.proof.output_size import output_size, refuse_too_large
 
@@ -92,26 +85,33 @@ def softmax_mixes(call: NodeCall, _: Sequence[object]) -> bool:
     return softmax_axis(call) == 0
 
 
+def normalization_mixes(call: NodeCall, _: Sequence[object]) -> bool:
+    """A normalization over the leading axis mixes samples."""
+    return bool(call.options.get("axis", -1) % len(call.pair().shape) == 0)
+
+
 MOVE = Operator(move_rule, moves=True)
 MOVE_ANYTHING = Operator(move_rule, moves=True, on_known="moves")
 """A move that shapes and indices also go through."""
 OPERATORS: dict[str, Operator] = {
-    "Abs": Operator(lambda call: ABS_CURVE(call.pair())),
+    "Abs": Operator(named_rule("Abs")),
     "Add": Operator(add_rule, "computes", batch_inputs="any"),
     "AveragePool": Operator(average_pool_rule),
     "BatchNormalization": Operator(batch_normalization_rule),
     "Cast": Operator(cast_rule, "moves"),
+    "Celu": Operator(named_rule("Celu", alpha=1.0)),
     "Clip": Operator(clip_rule),
     "Concat": Operator(concat_rule, "moves", moves=True),
     "ConstantOfShape": Operator(on_known="fills"),
     "Conv": Operator(conv_rule),
     "Div": Operator(divide_rule, "computes", batch_inputs="any"),
     "Dropout": Operator(dropout_rule),
-    "Elu": Operator(curve_rule(lambda options: elu_curve(options.get("alpha", 1.0)))),
-    "Erf": Operator(lambda call: ERF_CURVE(call.pair())),
+    "Elu": Operator(named_rule("Elu", alpha=1.0)),
+    "Erf": Operator(named_rule("Erf")),
     "Expand": MOVE,
     "Flatten": MOVE,
     "Gather": MOVE_ANYTHING,
+    "Gelu": Operator(gelu_rule),
     "Gemm": Operator(gemm_rule, batch_inputs="any", mixes=gemm_mixes),
     "GlobalAveragePool": Operator(
         lambda call: average_change(
@@ -123,41 +123,46 @@ OPERATORS: dict[str, Operator] = {
             call.pair(), lambda a: np.max(a, axis=spatial_axes(a), keepdims=True)
         )
     ),
-    "HardSigmoid": Operator(
-        curve_rule(
-            lambda options: clipped(
-                0.0, 1.0, options.get("alpha", stored_default(0.2)), options.get("beta", 0.5)
-            )
-        )
-    ),
+    "HardSigmoid": Operator(named_rule("HardSigmoid", alpha=0.2, beta=0.5)),
+    "HardSwish": Operator(named_rule("HardSwish")),
     "Identity": Operator(identity_rule, "moves"),
-    "LeakyRelu": Operator(
-        curve_rule(lambda options: broken(options.get("alpha", stored_default(0.01)), 1.0))
-    ),
+    "LayerNormalization": Operator(layer_normalization_rule, mixes=normalization_mixes),
+    "LeakyRelu": Operator(named_rule("LeakyRelu", alpha=0.01)),
     "MatMul": Operator(lambda call: matrix_product(call.pair(0), call.pair(1)), batch_inputs="any"),
     "MaxPool": Operator(max_pool_rule),
+    "Mish": Operator(named_rule("Mish")),
     "Mul": Operator(multiply_rule, "computes", batch_inputs="any"),
     "Neg": Operator(lambda call: -call.pair()),
     "Pad": Operator(pad_rule, moves=True),
+    "PRelu": Operator(prelu_rule),
     "Pow": Operator(power_rule),
     "Range": Operator(on_known="computes"),
     "ReduceMean": Operator(reduce_rule, moves=True),
     "ReduceSum": Operator(reduce_rule, moves=True),
-    "Relu": Operator(lambda call: RELU_CURVE(call.pair())),
+    "Relu": Operator(named_rule("Relu")),
     "Reshape": Operator(move_rule, "moves", moves=True, fixes_count=True),
+    "Selu": Operator(named_rule("Selu", alpha=SELU_ALPHA, gamma=SELU_GAMMA)),
     "Shape": Operator(shape_rule, reads_shape=True),
-    "Sigmoid": Operator(lambda call: SIGMOID_CURVE(call.pair())),
+    "Sigmoid": Operator(named_rule("Sigmoid")),
+    "Sin": Operator(named_rule("Sin")),
     "Slice": MOVE_ANYTHING,
     "Softmax": Operator(softmax_rule, mixes=softmax_mixes),
-    "Softplus": Operator(lambda call: SOFTPLUS_CURVE(call.pair())),
+    "Softplus": Operator(named_rule("Softplus")),
+    "Softsign": Operator(named_rule("Softsign")),
     "Split": Operator(move_rule, moves=True, all_outputs=True),
     "Squeeze": MOVE_ANYTHING,
     "Sub": Operator(subtract_rule, "computes", batch_inputs="any"),
     "Sum": Operator(add_rule, batch_inputs="any"),
-    "Tanh": Operator(lambda call: TANH_CURVE(call.pair())),
+    "Swish": Operator(swish_rule),
+    "Tanh": Operator(named_rule("Tanh")),
+    "ThresholdedRelu": Operator(named_rule("ThresholdedRelu", alpha=1.0)),
     "Tile": MOVE,
     "Transpose": MOVE_ANYTHING,
     "Unsqueeze": MOVE_ANYTHING,
+    "com.microsoft.BiasGelu": Operator(gelu_rule),
+    "com.microsoft.FastGelu": Operator(gelu_rule),
+    "com.microsoft.Gelu": Operator(gelu_rule),
+    "com.microsoft.QuickGelu": Operator(swish_rule),
 }
 NO_OPERATOR = Operator()
 

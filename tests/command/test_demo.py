@@ -14,17 +14,18 @@ from onnxfde.command.demo_command import program
 from onnxfde.command.main import app
 
 
+@pytest.mark.parametrize(("words", "name"), [(["demo"], "gly"), (["demo", "digits"], "digits")])
 def test_the_demo_ends_with_a_hint_that_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    hint = CliRunner().invoke(app, ["demo"]).stdout.splitlines()[-1]
+    hint = CliRunner().invoke(app, words).stdout.splitlines()[-1]
     command = shlex.split(hint.partition(": ")[2])
     assert command[0] == "onnxfde"
     done = CliRunner().invoke(app, command[1:])
     assert done.exit_code == 0
-    assert sorted(os.listdir("demo")) == ["gly-small.onnx", "gly.npz", "gly.onnx"]
+    assert sorted(os.listdir("demo")) == [f"{name}-small.onnx", f"{name}.npz", f"{name}.onnx"]
     again = shlex.split(done.stdout.splitlines()[-1].partition(": ")[2])
     assert CliRunner().invoke(app, [*again[1:], "--force"]).exit_code == 0
 

@@ -91,8 +91,8 @@ def test_the_demo_does_not_replace_its_own_files(
 ) -> None:
     for name in ("gly.onnx", "gly.npz"):
         (tmp_path / name).write_bytes(b"the package's")
-    monkeypatch.setattr("onnxfde.demo.demo_model", lambda: tmp_path / "gly.onnx")
-    monkeypatch.setattr("onnxfde.demo.demo_data", lambda: tmp_path / "gly.npz")
+    monkeypatch.setattr("onnxfde.demo.demo_model", lambda name: tmp_path / f"{name}.onnx")
+    monkeypatch.setattr("onnxfde.demo.demo_data", lambda name: tmp_path / f"{name}.npz")
     assert_one_line_error(run("demo", "--save", tmp_path), "choose another file to write to", 2)
     assert contents(tmp_path) == dict.fromkeys(("gly.onnx", "gly.npz"), b"the package's")
 

@@ -79,11 +79,11 @@ def test_verbose_prints_reasons_and_times(tmp_path: Path) -> None:
     path = tmp_path / "in.onnx"
     body = (
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) "
-        "r = Relu(m) q = Mul(r, r) y = Identity(q)"
+        "r = Exp(m) q = Mul(r, r) y = Identity(q)"
     )
     onnx.save(build(body, W=W, b=B, V=V, c=C), path)
     done = run("optimize", path, tmp_path / "o.onnx", "--verbose", "--eps", "0")
-    assert "left alone  q: Relu 'r' stands before the square" in done.stdout
+    assert "left alone  q: Exp 'r' stands before the activation" in done.stdout
     assert "partition" in done.stdout
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from onnxfde.command.ascii_fallback import spelled
-from onnxfde.command.inspection_table import inspection_grid
+from onnxfde.command.inspection_table import SIZES, inspection_grid
 from onnxfde.command.main import app
 from onnxfde.command.report_table import MAIN_COLUMNS, MORE_COLUMNS, show_layers
 from onnxfde.command.tables import show_first_that_fits
@@ -64,10 +64,12 @@ def test_the_table_of_inspect_fits_80_columns(
     name: str, inputs: int, neurons: int, outputs: int
 ) -> None:
     left, parameters = dict.fromkeys(SHOWN_EPS, neurons), (inputs + 1 + outputs) * neurons
-    view = LayerView(name, inputs, neurons, outputs, parameters, neurons, left, left)
-    grids = [inspection_grid((view,), parameters=wide) for wide in (True, False)]
+    view = LayerView(
+        name, "ThresholdedRelu(1)", inputs, neurons, outputs, parameters, neurons, left, left
+    )
+    grids = [inspection_grid((view,), sizes) for sizes in SIZES]
     stream = io.StringIO()
-    show_first_that_fits(Console(width=80, file=stream), grids[:1], grids[1:])
+    show_first_that_fits(Console(width=80, file=stream), *([grid] for grid in grids))
     assert_fits(stream.getvalue(), 80, name)
     assert f"{inputs}-{neurons}-{outputs}" in stream.getvalue()
 

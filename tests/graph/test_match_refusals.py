@@ -31,9 +31,10 @@ def refusals(model: ModelProto) -> list[str]:
     [
         (GEMMS.format("s = Mul(h, h) z = Relu(h)"), {}, "'h' inside it is also read by Relu 'z'"),
         (GEMMS.format("s = Mul(h, h) z = Relu(s)"), {}, "'s' inside it is also read by Relu 'z'"),
-        (GEMMS.format("r = Relu(h) s = Mul(r, r)"), {}, "Relu 'r' stands before the square"),
-        (GEMMS.format("t = Mul(h, h) s = Relu(t)"), {}, "Relu 's' stands after the square"),
-        (GEMMS.format("q = Div(one, h) s = Mul(q, q)"), {"one": np.float32(1)}, "Div 'q' stands"),
+        (GEMMS.format("r = Exp(h) s = Mul(r, r)"), {}, "Exp 'r' stands before the activation"),
+        (GEMMS.format("t = Mul(h, h) s = Exp(t)"), {}, "Exp 's' stands after the activation"),
+        (GEMMS.format("q = Div(one, h) s = Mul(q, q)"), {"one": np.float32(1)},
+         "its nodes (Div, Mul) make no activation that is known"),
         (GEMMS.format("q = Add(h, x2) s = Mul(q, q)"), {}, "Add 'q' reads 'x2', which is an input"),
         ("h = Mul(x, x) y = Gemm <transB = 1> (h, V2)", {"V2": V[:, :3]}, "'x', which it reads"),
         (GEMMS.replace("transB = 1> (x, W, b)", "transA = 1> (x, W2)").format("s = Mul(h, h)"),

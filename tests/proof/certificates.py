@@ -81,7 +81,7 @@ def perturbed(model: ModelProto, names: tuple[str, ...] = ("W",)) -> ModelProto:
     return changed
 
 
-def built(body: str, constants: dict[str, Array], **interface: str) -> ModelProto:
+def built(body: str, constants: dict[str, Array], **interface: str | int) -> ModelProto:
     options: dict[str, Any] = {**interface, **constants}
     return build(body, **options)
 
@@ -135,7 +135,7 @@ CONSTANTS: dict[str, Array] = {
 }
 
 
-def with_tail(tail: str) -> ModelProto:
+def with_tail(tail: str, opset: int = 17) -> ModelProto:
     """A square layer with weights W and V, followed by other nodes."""
     used = {k: v for k, v in CONSTANTS.items() if re.search(rf"\b{k}\b", tail)}
     if "Gemm" in tail:
@@ -148,4 +148,5 @@ def with_tail(tail: str) -> ModelProto:
         {"W": own["W"], "V": own["V"] / 8, **used},
         inputs="float[1,3] x",
         outputs="float y",
+        opset=opset,
     )

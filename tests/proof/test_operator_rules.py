@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import op
 from onnxfde.neurons.intervals import Interval, Pair
 from onnxfde.proof.certificate import certify
 from onnxfde.proof.node_call import NodeCall
@@ -79,21 +80,62 @@ TAILS = {
     "Softplus": "y = Softplus(h)",
     "Erf": "y = Erf(h)",
     "Softmax": "y = Softmax(h)",
+    "PRelu": "y = PRelu(h, c)",
+    "ThresholdedRelu": "y = ThresholdedRelu <alpha = 0.05> (h)",
+    "HardSwish": "y = HardSwish(h)",
+    "Softsign": "y = Softsign(h)",
+    "Selu": "y = Selu(h)",
+    "Celu": "y = Celu <alpha = 0.5> (h)",
+    "Sin": "y = Sin(h)",
+    "LayerNormalization": "y = LayerNormalization <epsilon = 0.1> (h, c, c)",
     "Expand": "y = Expand(h, larger)",
     "Tile": "y = Tile(h, parts)",
     "ConstantOfShape": "s1 = Shape(h) z = ConstantOfShape(s1) t = Cast <to = 1> (z) y = Add(h, t)",
     "Range": "i = Range(int2, int6, int2) y = Gather <axis = 1> (h, i)",
 }
 
+NEW_TAILS = {
+    "Mish": ("y = Mish(h)", 18),
+    "Gelu": ("y = Gelu(h)", 20),
+    "Gelu by tanh": ('y = Gelu <approximate = "tanh"> (h)', 20),
+    "Swish": ("y = Swish <alpha = 1.5> (h)", 24),
+}
+"""Operators of later opsets."""
+EQUIVALENT = {
+    "com.microsoft.Gelu(x)": "Gelu(x)",
+    "com.microsoft.FastGelu(x)": 'Gelu <approximate = "tanh"> (x)',
+    "com.microsoft.BiasGelu(x, zero)": "Gelu(x)",
+    "com.microsoft.QuickGelu <alpha = 0.5> (x)": "Swish <alpha = 0.5> (x)",
+    "com.microsoft.QuickGelu(x)": "Swish <alpha = 1.702> (x)",
+}
+"""Operators of onnxruntime, and operators of ONNX that do the same."""
+ALL_TAILS = {**{name: (tail, 17) for name, tail in TAILS.items()}, **NEW_TAILS}
+
 
 def test_every_operator_of_the_table_is_tested() -> None:
-    tested = {name for tail in TAILS.values() for name in re.findall(r"= (\w+)", tail)}
+    texts = (*(tail for tail, _ in ALL_TAILS.values()), *(f"= {call}" for call in EQUIVALENT))
+    tested = {name for text in texts for name in re.findall(r"= ([\w.]+)", text)}
     assert OPERATORS.keys() <= tested
 
 
-@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS.keys())
-def test_every_supported_operator_is_certified_and_not_exceeded(tail: str) -> None:
-    model = with_tail(tail)
+@pytest.mark.parametrize(("call", "same"), EQUIVALENT.items())
+def test_operators_of_onnxruntime_do_what_those_of_onnx_do(call: str, same: str) -> None:
+    x = Interval(np.linspace(-3, 2, 20), np.linspace(-2.5, 4, 20))
+    pair = Pair(x, Interval(np.full(20, -0.1), np.full(20, 0.2)), x.size)
+    zero = Pair.same(Interval.point(np.zeros(1)))
+    found = []
+    for text in (call, same):
+        node = build(f"y = {text}", opset=24).graph.node[0]
+        read = (pair, zero)[: len(node.input)]
+        made = apply_operator(NodeCall(node, read, 24), op(node))
+        assert isinstance(made, Pair)
+        found.append((made.value.low, made.value.high, made.change.low, made.change.high))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(("tail", "opset"), ALL_TAILS.values(), ids=ALL_TAILS.keys())
+def test_every_supported_operator_is_certified_and_not_exceeded(tail: str, opset: int) -> None:
+    model = with_tail(tail, opset)
     other = perturbed(model, ("W", "V"))
     assert bound(model, model) == 0.0
     most, size = largest_change(model, other, samples((1, 3), 30))

@@ -1,0 +1,1 @@
+"""Error against size for networks with the usual activations, beside other pruning methods."""
