@@ -100,6 +100,7 @@ SPELLINGS: dict[str, Wanted] = {
     "ReLU²: Mul": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(r, r)"),
     "ReLU²: Pow": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Pow(r, two)"),
     "ReLU²: x·Relu(x)": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(h, r)"),
+    "|x|²": Wanted(table.SQUARE, "p = Abs(h) s = Pow(p, two)"),
     "Abs": Wanted(table.ABS, "s = Abs(h)"),
     "Abs: Max": Wanted(table.ABS, "n = Neg(h) s = Max(h, n)"),
     "Clip": Wanted(table.clip(-0.75, 1.25), "s = Clip(h, low, high)"),

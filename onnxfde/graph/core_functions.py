@@ -65,7 +65,7 @@ class CoreReader:
         """Whether a node makes polynomials of polynomials."""
         if op(node) == "Div":
             return self.graph.is_constant(node.input[1])
-        return op(node) in ARITHMETIC | TRANSPARENT
+        return op(node) in ARITHMETIC | TRANSPARENT | {"Reshape"}
 
     def operator(self, node: NodeProto, activation: Activation) -> CoreFunction:
         """A single operator."""

@@ -28,7 +28,7 @@ from onnxfde.graph.function_forms import (
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.graph.step_forms import COMPARISONS, chosen, indicator
+from onnxfde.graph.step_forms import COMPARISONS, chosen_form, indicator
 from onnxfde.neurons.activations import PRELU, leaky_relu
 
 LARGEST_DEGREE = 32
@@ -62,7 +62,7 @@ class FunctionReading:
         """The function that a node computes."""
         kind = op(node)
         match kind:
-            case "Flatten" | "BatchNormalization":
+            case "Flatten" | "Reshape" | "BatchNormalization":
                 raise NoMatch(f"{kind} '{label(node)}' stands inside the activation")
             case "Identity" | "Dropout":
                 return self.known[node.input[0]]
@@ -71,7 +71,7 @@ class FunctionReading:
             case "Pow":
                 return self.power(node)
             case "Where":
-                return chosen(*(self.operand(node, name) for name in node.input))
+                return chosen_form(*(self.operand(node, name) for name in node.input))
             case "Add" | "Sum" | "Sub" | "Mul" | "Max" | "Min" | "Div":
                 return self.combined(node)
         if kind in COMPARISONS:

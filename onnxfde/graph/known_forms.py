@@ -23,7 +23,7 @@ from onnxfde.graph.function_forms import (
     atom_form,
     positive_part,
 )
-from onnxfde.graph.step_forms import STEP, chosen, step_form
+from onnxfde.graph.step_forms import STEP, chosen_form, step_form
 from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
 from onnxfde.neurons.activations import (
     ABS,
@@ -38,6 +38,7 @@ from onnxfde.neurons.activations import (
     SIGMOID,
     SOFTPLUS,
     SOFTSIGN,
+    SQUARE,
     TANH,
     TANH_GELU,
     Activation,
@@ -124,6 +125,7 @@ KNOWN: tuple[tuple[Activation, FunctionForm], ...] = (
     (HARD_SWISH, applied(HARD_SWISH, H)),
     (RELU_SQUARED, positive_part(H).times(positive_part(H))),
     (RELU_SQUARED, H.times(positive_part(H))),
+    (SQUARE, applied(ABS, H).times(applied(ABS, H))),
     (SOFTSIGN, H.times(atom_form(RECIPROCAL, applied(ABS, H).plus(FunctionForm.constant(1.0))))),
 )
 """Activations that take several nodes, and their normal forms."""
@@ -200,9 +202,9 @@ def known_step(form: FunctionForm, roundoff: float) -> Scaled | None:
     for corner in corners[:1]:
         step = step_form(corner)
         softplus = applied(SOFTPLUS, H)
-        candidates = [(thresholded_relu(corner), chosen(step, H, FunctionForm.constant(0.0)))]
+        candidates = [(thresholded_relu(corner), chosen_form(step, H, FunctionForm.constant(0.0)))]
         if corner > 0 and np.exp(-corner) <= roundoff * corner:
-            candidates.append((SOFTPLUS, chosen(step, H, softplus)))
+            candidates.append((SOFTPLUS, chosen_form(step, H, softplus)))
         for row, known in candidates:
             factor = same_up_to_factor(form, known, constant_tolerance(roundoff))
             if factor is not None:

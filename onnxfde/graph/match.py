@@ -3,8 +3,8 @@
     Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul [→ Add]
 
 Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
-Identity, Dropout and a Flatten that keeps the feature axis may stand among them. The activation is
-one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is completed.
+Identity, Dropout, and a Flatten or Reshape that keeps the feature axis may stand among them (the
+latter as `reshapes` allows). The activation is one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is completed.
 Each activation gives a `Match` or a `Refusal`.
 
 Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
@@ -45,6 +45,7 @@ from onnxfde.graph.regions import (
     region_behind,
     starts_layer,
 )
+from onnxfde.graph.reshapes import check_reshapes
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
@@ -96,6 +97,8 @@ class Match:
     """The value that the layer reads."""
     result: str
     """The value that the layer makes."""
+    reshapes: tuple[NodeProto, ...] = ()
+    """Nodes between the maps that give the hidden values another shape."""
     spelling: Spelling | None = None
     """The polynomial whose square was completed to make `layer`; None if it is a square already."""
 
@@ -187,6 +190,7 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     incoming = fold_after(graph, affine(graph, first), parts.before)
     outgoing = fold_before(graph, affine(graph, second), parts.after)
     check_fit(incoming, outgoing, any(op(n) == "Flatten" for n in region.nodes))
+    check_reshapes(graph, region.nodes, len(incoming.weight), incoming.layout)
     outgoing = with_carrier(graph, outgoing)
     rows = np.column_stack([incoming.weight, incoming.bias])
     incoming = replace(incoming, weight=rows[:, :-1])  # a view: the weights are held once
@@ -204,7 +208,10 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
     source = activation_input(first, incoming.layout)
     result = str((outgoing.carrier or second).output[0])
-    return Match(label(first), incoming, node, outgoing, layer, values, source, result, spelling)
+    reshapes = tuple(n for n in region.nodes if op(n) == "Reshape")
+    return Match(
+        label(first), incoming, node, outgoing, layer, values, source, result, reshapes, spelling
+    )
 
 
 def check_broadcasting(graph: Graph, first: NodeProto, parts: Parts, second: NodeProto) -> None:

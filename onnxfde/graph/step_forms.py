@@ -42,7 +42,7 @@ def step_form(corner: float, equal: float = 0.0) -> FunctionForm:
     return atom_form(STEP, H, corner, equal)
 
 
-def chosen(where: FunctionForm, first: FunctionForm, second: FunctionForm) -> FunctionForm:
+def chosen_form(where: FunctionForm, first: FunctionForm, second: FunctionForm) -> FunctionForm:
     """The first form where an indicator is 1, else the second."""
     rest = first.minus(second)
     found = second

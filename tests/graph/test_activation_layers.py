@@ -200,3 +200,60 @@ def test_a_scaler_of_other_domains_does_not_hide_the_number_of_axes() -> None:
     model.opset_import.add(domain="ai.onnx.ml", version=1)
     found, layer = shrunk(model)
     np.testing.assert_allclose(outputs_of(found, X[0])[0], layer(2 * X[0]), atol=1e-5)
+
+
+KERAS = (
+    "size = Shape(x) lengths = Cast <to = 6> (size) front = Gather(lengths, leading) "
+    "whole = Concat <axis = 0> (front, width) target = Cast <to = 7> (whole) "
+    "flat = Reshape(x, inner) a = MatMul(flat, W) k = Reshape(a, target) h = Add(k, b) "
+    "g = Sigmoid(h) s = Mul(g, h) size2 = Shape(s) front2 = Gather(size2, leading) "
+    "whole2 = Concat <axis = 0> (front2, last) t = Reshape(s, outer) d = MatMul(t, V) "
+    "y = Reshape(d, whole2)"
+)
+"""A feed-forward block on sequences as tf2onnx writes it."""
+KERAS_WEIGHTS: dict[str, Any] = {
+    "leading": np.array([0, 1]),
+    "width": np.array([6], np.int32),
+    "inner": np.array([-1, 3]),
+    "outer": np.array([-1, 6]),
+    "last": np.array([2]),
+    "W": W.T,
+    "b": B,
+    "V": V.T,
+}
+
+
+def keras_block(**other: Any) -> ModelProto:
+    weights = {**KERAS_WEIGHTS, **other}
+    return build(KERAS, "float[N,T,3] x", "float[N,T,2] y", **weights)
+
+
+def test_reshapes_that_keep_the_features_may_stand_inside() -> None:
+    found, layer = shrunk(keras_block())
+    for rows in (X, X[:2, :3]):
+        wanted = layer(rows.reshape(-1, 3)).reshape(*rows.shape[:2], 2)
+        np.testing.assert_allclose(outputs_of(found, rows)[0], wanted, atol=1e-5)
+    assert {"width", "outer"}.isdisjoint(shapes(found))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"leading": np.array([0, 2])}, "'s' inside it is also read by Shape 'size2'"),
+        ({"outer": np.array([-1, 12]), "V": np.ones((12, 2), F)}, "the second one reads 12"),
+        ({"width": np.array([3], np.int32)}, "Reshape 'k' mixes features with other axes"),
+        ({"outer": np.array([6, -1])}, "Reshape 't' mixes features with other axes"),
+    ],
+)
+def test_other_reshapes_are_refused(other: Any, reason: str) -> None:
+    matches, (refused,) = find_layers(Graph(keras_block(**other)))
+    assert not matches
+    assert reason in refused.reason
+
+
+def test_a_shape_that_another_node_needs_is_refused() -> None:
+    model = keras_block()
+    model.graph.node.append(helper.make_node("Identity", ["target"], ["z"]))
+    matches, (refused,) = find_layers(Graph(model))
+    assert not matches
+    assert refused.reason == "the shape of Reshape 'k' is used elsewhere, too"
