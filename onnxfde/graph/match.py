@@ -3,9 +3,9 @@
     Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul [→ Add]
 
 Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
-Identity, Dropout, and a Flatten or Reshape that keeps the feature axis may stand among them (the
-latter as `reshapes` allows). The activation is one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is completed.
-Each activation gives a `Match` or a `Refusal`.
+Identity, Dropout, and a Flatten or Reshape that keeps the feature axis may stand among them. The
+activation is one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is
+completed. Each activation gives a `Match` or a `Refusal`.
 
 Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
 because it may share a map with one of them.
