@@ -53,6 +53,8 @@ class CoreReader:
     def function(self) -> CoreFunction:
         """The function; NoMatch says why there is none."""
         core = self.parts.core
+        if not core:
+            return CoreFunction(IDENTITY)
         if is_plain_square(self.graph, self.parts):
             return CoreFunction(SQUARE)
         if len(core) == 1 and (found := activation_of(self.graph, core[0])) is not None:

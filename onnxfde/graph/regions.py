@@ -139,6 +139,8 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
         return True
     if op(node) in {*ACTIVATION_OPERATORS, "Max", "Min"} or is_power(graph, node):
         return all(reaches_map(graph, node, forwards) for forwards in (False, True))
+    if op(node) == "Identity":
+        return joins_maps(graph, node)
     if is_square(graph, node) or is_averaged(graph, node):
         return False
     compares = op(node) in COMPARISONS
@@ -149,6 +151,15 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
     except NoMatch:
         return False
     return True
+
+
+def joins_maps(graph: Graph, node: NodeProto) -> bool:
+    """Whether nothing but constants stands between a node and the affine maps around it."""
+    try:
+        value, _ = next_map(graph, node, "")
+        return all(is_step(graph, inner) for inner in region_behind(graph, value, "").nodes)
+    except NoMatch:
+        return False
 
 
 def is_power(graph: Graph, node: NodeProto) -> bool:

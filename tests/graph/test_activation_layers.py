@@ -14,7 +14,7 @@ from onnxfde.graph.edit import write_layer
 from onnxfde.graph.match import find_layers, reread
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import GELU, PRELU, RELU, TANH, scaled_activation, selu
+from onnxfde.neurons.activations import GELU, IDENTITY, PRELU, RELU, TANH, scaled_activation, selu
 from tests.activation_spellings import SLOPES, WEIGHTS, f32
 from tests.models import build, outputs_of, shapes
 
@@ -174,6 +174,26 @@ def test_bfloat16(nodes: str) -> None:
     assert layer.neurons == 3
     (now,), _ = find_layers(Graph(model))
     np.testing.assert_array_equal(now.layer.incoming, layer.incoming)
+
+
+def linear_model(neurons: int) -> ModelProto:
+    rng = np.random.default_rng(0)
+    return build(
+        "h = MatMul(x, W) k = Mul(h, two) s = Identity(k) y = MatMul(s, V)",
+        inputs="float[N,12] x",
+        outputs="float[N,10] y",
+        W=rng.normal(size=(12, neurons)).astype(F),
+        V=rng.normal(size=(neurons, 10)).astype(F),
+        two=F(2),
+    )
+
+
+def test_a_linear_layer_is_one_if_one_map_would_be_larger() -> None:
+    found, layer = shrunk(linear_model(5), [4, 1, 2])
+    assert layer.activation == IDENTITY
+    x = np.random.default_rng(1).normal(size=(4, 12)).astype(F)
+    np.testing.assert_allclose(outputs_of(found, x)[0], layer(x), atol=1e-4)
+    assert find_layers(Graph(linear_model(6))) == ([], [])
 
 
 def test_defaults_are_those_of_the_opset() -> None:
