@@ -119,8 +119,9 @@ class FunctionReading:
     def number(self, node: NodeProto, name: str) -> float:
         """A constant that is a single number."""
         constant = self.graph.constant(name)
-        assert constant is not None
-        value = next(known for known in node.input if known in self.known)
+        value = next((known for known in node.input if known in self.known), None)
+        if constant is None or value is None:
+            raise NoMatch(f"{op(node)} '{label(node)}' reads '{name}', which is not known here")
         if constant.values.size != 1:
             shape = "×".join(map(str, constant.values.shape))
             raise NoMatch(
@@ -134,7 +135,7 @@ class FunctionReading:
     def power(self, node: NodeProto) -> FunctionForm:
         """A whole power."""
         exponent = self.number(node, node.input[1])
-        if exponent != round(exponent) or not 1 <= exponent <= LARGEST_DEGREE:
+        if exponent not in range(1, LARGEST_DEGREE + 1):
             raise NoMatch(
                 f"Pow '{label(node)}' has the exponent {exponent:g}; only whole numbers from 1 to "
                 f"{LARGEST_DEGREE} are read"
