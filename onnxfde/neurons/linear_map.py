@@ -105,11 +105,10 @@ class LinearTerms:
 
 
 def steepness(layer: Layer) -> FloatArray:
-    """The largest slope of σ, for each neuron, at 0, ±1 and next to its kinks."""
-    activation = layer.activation
-    points = {-1.0, 0.0, 1.0, *(k + side for k in activation.kinks for side in (-1.0, 1.0))}
-    slopes = [activation.slope(np.full(layer.neurons, p), *layer.unit_parameters) for p in points]
-    return np.asarray(np.abs(slopes).max(axis=0))
+    """The steepest slope of σ, for each neuron, as far as rounding is concerned."""
+    grown = layer.activation.magnitude
+    one, parameters = np.ones(layer.neurons), layer.unit_parameters
+    return np.asarray(grown(one, *parameters) - grown(0 * one, *parameters))
 
 
 def spanning_rows(rows: FloatArray, roundoff: float) -> tuple[Indices, Indices, FloatArray]:

@@ -160,7 +160,7 @@ def stays_equal(problem: Problem, layer: Layer) -> bool:
     """Whether a stored layer is equal to the original up to rounding on the samples."""
     original = problem.layer
     x = checked_samples(problem)
-    allowed = ROUNDING_STEPS / 2 * problem.roundoff * rounding_size(original, x)
+    allowed = ROUNDING_STEPS / 2 * problem.roundoff * original.magnitude(x)
     with np.errstate(invalid="ignore", over="ignore"):
         return layer.finite and bool(np.all(np.abs(layer(x) - original(x)) <= allowed))
 
@@ -169,14 +169,6 @@ def checked_samples(problem: Problem) -> FloatArray:
     """As many of the samples as can be looked at quickly."""
     weights = problem.layer.incoming.size + problem.layer.outgoing.size
     return problem.samples[:: 1 + len(problem.samples) * weights // CHECKED_PRODUCTS]
-
-
-def rounding_size(layer: Layer, x: FloatArray) -> FloatArray:
-    """A(x), but no less than Σ |V|(|σ(t)| + |U||z|), as bounded functions round their arguments."""
-    absolute = np.abs(layer.incoming)
-    sums = np.abs(x) @ absolute[:, :-1].T + absolute[:, -1]
-    least = (np.abs(layer.hidden(x)) + sums) @ np.abs(layer.outgoing).T + np.abs(layer.offset)
-    return np.asarray(np.maximum(layer.magnitude(x), least))
 
 
 def observed_change(problem: Problem, layer: Layer) -> float:
