@@ -267,6 +267,7 @@ def frontier_of(
             erode=options.semantics == "erode",
             progress=progress,
         )
+    problem = problem.with_prior()
     blocks: BlockSearch | EliminationSearch = EliminationSearch(problem, progress)
     if problem.squares:
         blocks = BlockSearch(problem, options.quotient_used != "single", progress)
