@@ -6,7 +6,7 @@
     backward max   max(max_j |a_j² − b_j²|, 2 max_{j<k} |a_j a_k − b_j b_k|)
 
 Backward distances are those of squares. Neurons with another activation are compared by what is
-inside it, and by the parameters that it reads for each neuron: Σ_j |a_j − b_j| or max_j |a_j − b_j|.
+inside it, and by the parameters that it reads for each neuron: Σ_j |a_j − b_j|, max_j |a_j − b_j|.
 
 With s = (a+b)/2 and t = (a−b)/2, a_j a_k − b_j b_k = 2 (s_j t_k + t_j s_k): no polynomial is
 expanded and nothing cancels. With r = t/s the L1 sum is 2 Σ_jk |s_j||s_k||r_j + r_k|, which takes
@@ -92,7 +92,7 @@ def summed_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
 
 def erode_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
     """ERODE's distance of outgoing weights."""
-    return 3 * summed_gaps(a, others)
+    return np.asarray(3 * summed_gaps(a, others))
 
 
 def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:

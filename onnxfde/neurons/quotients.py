@@ -72,7 +72,9 @@ def backward_single(layer: Layer, blocks: Blocks) -> Layer:
 def mean_single(layer: Layer, blocks: Blocks) -> Layer:
     """One neuron per block, with the mean of its members' rows and the sum of what they feed."""
     weight = np.linalg.norm(layer.outgoing, axis=0)
-    parameters = [[weighted_mean(p, weight, block) for block in blocks] for p in layer.unit_parameters]
+    parameters = [
+        [weighted_mean(p, weight, block) for block in blocks] for p in layer.unit_parameters
+    ]
     return replace(
         layer,
         incoming=np.stack([weighted_mean(layer.incoming, weight, block) for block in blocks]),
