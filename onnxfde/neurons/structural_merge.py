@@ -19,7 +19,7 @@ import numpy as np
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_structure import LayerStructure
-from onnxfde.neurons.linear_map import linear_neurons
+from onnxfde.neurons.linear_map import linear_neurons, steepness
 from onnxfde.neurons.linear_pieces import InputBox
 from onnxfde.neurons.problem import Problem
 from onnxfde.numbers import ROUNDING_STEPS, Blocks, FloatArray, Indices
@@ -32,6 +32,8 @@ are checked on some of them. Chosen; not tuned."""
 def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced | None:
     """The fewest neurons of the same function, or None when that is all of them."""
     layer, alive = problem.layer.without_constants(), np.flatnonzero(problem.layer.alive)
+    if not layer.finite:
+        return None
     if not layer.neurons:
         return problem.constant()
     for structure in structures(layer, problem.dtype, problem.box if box is None else box):
@@ -76,7 +78,9 @@ def drafts(structure: LayerStructure) -> Iterator[Draft]:
         yield drafted(structure, *own)
     if new := terms.new_rows():
         made = linear_neurons(structure.layer, *new, structure.dtype, structure.box)
-        if made is not None:
+        if made is not None and terms.bears(
+            made.incoming[:, -1], made.outgoing * steepness(made), structure.box
+        ):
             yield drafted(structure, everything[:0], terms.weights[:, :0], made)
 
 
@@ -160,8 +164,8 @@ def stays_equal(problem: Problem, layer: Layer) -> bool:
     """Whether a stored layer is equal to the original up to rounding on the samples."""
     original = problem.layer
     x = checked_samples(problem)
-    allowed = ROUNDING_STEPS / 2 * problem.roundoff * original.magnitude(x)
     with np.errstate(invalid="ignore", over="ignore"):
+        allowed = ROUNDING_STEPS / 2 * problem.roundoff * original.magnitude(x)
         return layer.finite and bool(np.all(np.abs(layer(x) - original(x)) <= allowed))
 
 
