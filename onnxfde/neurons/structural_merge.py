@@ -2,7 +2,8 @@
 
 One neuron stands for each family of the layer's structure (`layer_structure`), and a few for the
 linear map that is left of families and of neurons on a straight piece of σ (`linear_map`): a second
-neuron of some families, some of the straight neurons, or new ones, whichever are fewest.
+neuron of some families, some of the straight neurons, or new ones, whichever are fewest. Where σ is
+a polynomial, further neurons may be combinations of others (`polynomial_basis`).
 
 Nothing is learnt from samples; they only serve to check that the stored layer is equal to the
 original up to rounding. Facts that hold only within a box of inputs are used if there is one.
@@ -21,6 +22,7 @@ from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_structure import LayerStructure
 from onnxfde.neurons.linear_map import linear_neurons, steepness
 from onnxfde.neurons.linear_pieces import InputBox
+from onnxfde.neurons.polynomial_basis import polynomial_basis
 from onnxfde.neurons.problem import Problem
 from onnxfde.numbers import ROUNDING_STEPS, Blocks, FloatArray, Indices
 
@@ -39,10 +41,17 @@ def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced |
         again = merged_once(replace(problem, layer=found.layer), box)
         if again is None or not stays_equal(problem, again.layer):
             break
-        blocks = (sorted(i for b in block for i in found.blocks[b]) for block in again.blocks)
-        change = observed_change(problem, again.layer)
-        found = Reduced(again.layer, tuple(map(tuple, blocks)), change)
+        blocks, change = (
+            blocks_within(found.blocks, again.blocks),
+            observed_change(problem, again.layer),
+        )
+        found = Reduced(again.layer, blocks, change)
     return found
+
+
+def blocks_within(first: Blocks, second: Blocks) -> Blocks:
+    """Blocks of blocks as blocks of neurons."""
+    return tuple(tuple(sorted(i for b in block for i in first[b])) for block in second)
 
 
 def merged_once(problem: Problem, box: InputBox | None) -> Reduced | None:
@@ -87,8 +96,12 @@ def drafts(structure: LayerStructure) -> Iterator[Draft]:
     """The layers that can be made of a structure."""
     terms = structure.terms
     everything = np.arange(len(terms.rows))
-    yield drafted(structure, everything, terms.weights)
+    whole = drafted(structure, everything, terms.weights)
+    yield whole
     if not len(everything):
+        if found := polynomial_basis(whole.layer, structure.dtype):
+            layer, blocks = found
+            yield Draft(layer, blocks_within(whole.blocks, blocks))
         return
     if own := terms.own_rows():
         yield drafted(structure, *own)

@@ -345,3 +345,33 @@ def test_with_a_box_the_function_stays_on_it(
     if found is not None:
         assert found.layer.neurons <= left(layer)
         assert_same_on_box(layer, found.layer, BOX)
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "inputs", "most"),
+    [
+        ((0.0, 0.0, 0.0, 1.0), 2, 9),
+        ((0.5, -1.0, 0.0, 0.7), 1, 3),
+        ((0.0, 0.3, 0.0, 0.0, 1.0), 2, 14),
+    ],
+)
+def test_polynomials_need_no_more_neurons_than_there_are_monomials(
+    coefficients: tuple[float, ...], inputs: int, most: int
+) -> None:
+    rng = np.random.default_rng(0)
+    rows, outgoing = rng.normal(size=(60, inputs + 1)), rng.normal(size=(2, 60))
+    activation = polynomial(coefficients)
+    layer = Layer(rows, outgoing, rng.normal(size=2), activation).stored_as(np.float32)
+    found = merged(layer)
+    assert found is not None
+    assert found.layer.neurons == most
+    assert sorted(i for block in found.blocks for i in block) == list(range(60))
+    assert_same_function(layer, found.layer)
+    assert merged(found.layer) is None
+
+
+def test_a_polynomial_of_many_monomials_is_left_alone() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(20, 41))
+    layer = Layer(rows, rng.normal(size=(2, 20)), np.zeros(2), polynomial((0.0, 0.0, 0.0, 1.0)))
+    assert merged(layer.stored_as(np.float32)) is None
