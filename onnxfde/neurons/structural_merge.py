@@ -94,6 +94,9 @@ class Draft:
 
 def drafts(structure: LayerStructure) -> Iterator[Draft]:
     """The layers that can be made of a structure."""
+    if structure.plain and structure.layer.activation.power is None:
+        yield Draft(structure.layer, tuple((i,) for i in range(structure.layer.neurons)))
+        return
     terms = structure.terms
     everything = np.arange(len(terms.rows))
     whole = drafted(structure, everything, terms.weights)
