@@ -22,7 +22,7 @@ from onnxfde.graph.nodes import op
 from onnxfde.graph.reference import evaluate
 from onnxfde.graph.regions import Parts
 from onnxfde.neurons.activation_curves import Curve
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activations import PRELU, SQUARE, Activation
 from onnxfde.neurons.intervals import Interval, Uncertified
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.proof.node_signatures import Signature, nodes_signature
@@ -67,21 +67,44 @@ class HiddenFunction:
         """At least the difference between what the nodes compute and the activation."""
         if self.spelled is None or not x.low.size:
             return 0.0
+        return SAFETY * float(np.max(np.abs(self._differences(x)[1])))
+
+    def change_of_deviation(self, x: Interval, shift: Interval) -> FloatArray | float:
+        """At least |d(h + e) − d(h)|: from the slope of d, if it has no kinks."""
+        if self.spelled is None or not x.low.size:
+            return 0.0
+        if self.curve.kinks:
+            return 2 * self.deviation(x)
+        places, found = self._differences(x)
+        steps = np.diff(places)
+        if not np.all(steps > 0):
+            return 2 * self.deviation(x)
+        return SAFETY * float(np.max(np.abs(np.diff(found)) / steps)) * shift.size
+
+    def _differences(self, x: Interval) -> tuple[FloatArray, FloatArray]:
+        """Places over all intervals, and the difference there."""
+        assert self.spelled is not None
         places = np.linspace(x.low.min(), x.high.max(), PLACES)
         try:
             found = self.spelled(places)
         except RuntimeUnavailable as reason:
             raise Uncertified(str(reason)) from None
-        return SAFETY * float(np.max(np.abs(found - self.activation.value(places))))
+        return places, found - self.activation.value(places)
 
     def range(self, x: Interval) -> Interval:
         """The range of the function over a row of intervals."""
         return self.curve.range(x).widened(self.deviation(x))
 
 
-def hidden_function(graph: Graph, parts: Parts, core: CoreFunction) -> HiddenFunction:
-    """The function of a core, and its nodes if they are several."""
+def hidden_function(graph: Graph, parts: Parts, core: CoreFunction, neurons: int) -> HiddenFunction:
+    """The function of a core, and its nodes if they are several.
+
+    A PRelu with one slope is read as one with as many as there are neurons: its other form may
+    have several.
+    """
     if len(parts.core) == 1:
+        if op(parts.core[0]) == "PRelu" and not core.unit_parameters:
+            return HiddenFunction(PRELU, (np.full(neurons, core.activation.constants[0]),))
         return HiddenFunction(core.activation, core.unit_parameters)
     names = {name for node in parts.core for name in node.input if name}
     stored = {name: graph.constant(name) for name in names}
