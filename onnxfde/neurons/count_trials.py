@@ -153,7 +153,8 @@ class CountTrials:
     def _built(self, rows: FloatArray) -> Reduced:
         """A layer of these neurons."""
         objective = self.layers.objective
-        return self.layers.built(objective.fit(objective.kernel.unit(rows)), objective, None)
+        fit = objective.fit(objective.kernel.unit(rows))
+        return self.layers.built(fit, objective, self.layers.fitted_to)
 
     def _way(self, start: Fit) -> Iterator[Waypoint]:
         """Where the descent from one start goes through."""

@@ -114,10 +114,11 @@ def damped_step(objective: Objective, at: Fit, damping: float) -> tuple[Fit | No
 
 def quasi_newton(objective: Objective, start: Fit, steps: int, go_on: GoOn = always) -> Fit:
     """The neurons that L-BFGS reaches from `start`."""
-    reached = start.rows
+    reached, values = start.rows, [start.value]
     for at in islice(descending(objective, start), steps):
         reached = at.rows
-        if not go_on(1):
+        values.append(at.value)
+        if not go_on(1) or objective.kernel.stalled(values):
             break
     found = objective.fit(objective.kernel.unit(reached))
     return found if found.value < start.value else start

@@ -36,6 +36,12 @@ five are better at three counts of six and worse at the others."""
 MOST_WORK = 3e12
 """Multiplications that L-BFGS may take for one count, 2 to 3 minutes on one core; in larger layers
 each leg has fewer steps. Chosen; not tuned."""
+OTHER_WORK = 4e11
+"""The same for other activations than squares, about 6 s on one core. Chosen so that LeNet-300-100
+takes less than 15 s."""
+LITTLE = 0.02
+"""A leg that lowers f by less than this share is the last one, if neurons are not squares.
+Chosen; not tuned."""
 FEWEST_STEPS = 10
 """But no leg has fewer steps than this. Chosen; not tuned."""
 
@@ -90,7 +96,7 @@ class FreeAttempts:
         best = min(fits, key=lambda f: f.value)
         run = self._race if layers.is_small(count) else self._run
         for found in run(fits):
-            yield layers.built(found, objective, None)
+            yield layers.built(found, objective, layers.fitted_to)
             best = min(best, found, key=lambda f: f.value)
             if self.meter.over:
                 return
@@ -108,12 +114,17 @@ class FreeAttempts:
     def _run(self, fits: list[Fit]) -> Iterator[Fit]:
         """L-BFGS: the first leg from the best start, or from all if many, then on from the best."""
         objective, best = self.layers.objective, min(fits, key=lambda f: f.value)
-        most = MOST_WORK / (self._legs * self.layers.step_work(len(best.rows)))
+        squares = self.layers.problem.squares
+        work = MOST_WORK if squares else OTHER_WORK
+        most = work / (self._legs * self.layers.step_work(len(best.rows)))
         steps = int(np.clip(most, FEWEST_STEPS, LEG))
         for start in fits if len(fits) > FEW_STARTS else [best]:
             found = quasi_newton(objective, start, steps, self.meter.step)
             yield found
             best = min(best, found, key=lambda f: f.value)
         for _ in range(self._legs - 1):
+            before = best.value
             best = quasi_newton(objective, best, steps, self.meter.step)
             yield best
+            if not squares and best.value > (1 - LITTLE) * before:
+                return

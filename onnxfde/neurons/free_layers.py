@@ -16,7 +16,7 @@ import numpy as np
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Target, summed
+from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Observed, Target, summed
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.rounding_noise import rounding_noise
 from onnxfde.neurons.unit_kernels import layer_of_rows, whitened_rows
@@ -89,8 +89,34 @@ class FreeLayers:
 
     @cached_property
     def objective(self) -> Objective:
-        """The Gaussian target alone."""
-        return self.objective_with(())
+        """What descents begin with: the Gaussian target alone, or half of it beside the data."""
+        evidence = self.problem.evidence
+        seen: tuple[tuple[Target, float], ...] = ()
+        if self.fitted_to is not None and evidence is not None:
+            observed = self.observed(evidence, 0, self.problem.live.incoming.size)
+            seen = ((observed, 0.5),) if observed.total else ()
+        return self.objective_with(seen, 0.5 if seen else 1.0)
+
+    @cached_property
+    def fitted_to(self) -> Evidence | None:
+        """The rows that descents see from the beginning: none for squares, which begin without."""
+        evidence = self.problem.evidence
+        return None if evidence is None or self.problem.squares else evidence.fitted
+
+    def observed(self, evidence: Evidence, number: int, width: int) -> Observed:
+        """Part `number` of the rows that neurons are fitted to, as a target."""
+        batch = evidence.fitted.batch(number, width)
+        if batch is not evidence.fitted:
+            return batch.observed(self.problem.metric, self.problem.layer.activation)
+        if not self._observed:
+            found = batch.observed(self.problem.metric, self.problem.layer.activation)
+            self._observed.append(found)
+        return self._observed[0]
+
+    @cached_property
+    def _observed(self) -> list[Observed]:
+        """All rows, if they were asked for."""
+        return []
 
     def objective_with(
         self, targets: tuple[tuple[Target, float], ...], share: float = 1.0
@@ -101,7 +127,10 @@ class FreeLayers:
     def step_work(self, count: int) -> float:
         """Multiplications of one evaluation at this count, with its gradient."""
         live = self.problem.live
-        return STEP_PRODUCTS * count * live.neurons * (live.inputs + live.outputs)
+        rows = 0
+        if self.fitted_to is not None:
+            rows = self.fitted_to.batch_size(live.incoming.size)
+        return STEP_PRODUCTS * count * (live.neurons + rows) * (live.inputs + live.outputs)
 
     def is_small(self, count: int) -> bool:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""

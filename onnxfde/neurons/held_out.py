@@ -80,11 +80,14 @@ class Evidence:
 
     def batch(self, number: int, width: int) -> Evidence:
         """Part `number` of the rows, or all if `width` unknowns times all rows are not too much."""
-        most = max(int(BATCH_WORK / width), SMALLEST_BATCH)
-        count = -(-len(self.inputs) // most)
+        count = -(-len(self.inputs) // self.batch_size(width))
         order = np.random.default_rng(1).permutation(len(self.inputs)) % count
         pick = order == number % count
         return Evidence(self.inputs[pick], self.outputs[pick]) if count > 1 else self
+
+    def batch_size(self, width: int) -> int:
+        """The most rows of a part, with so many unknowns."""
+        return min(max(int(BATCH_WORK / width), SMALLEST_BATCH), len(self.inputs))
 
     def some(self, most: int) -> Evidence:
         """At most so many of the rows."""

@@ -131,10 +131,9 @@ def expand(rows: FloatArray, activation: Activation) -> Expansion:
     terms = TERMS if activation.power is None else activation.power
     weighted = values * density
     coefficients = hermite_sums(at, weighted, terms + 3)
-    coefficients[1:, constant] = 0.0
     weighted *= values
     square = hermite_sums(at, weighted, 3)
-    square[1:, constant] = 0.0
+    coefficients[1:, constant] = square[1:, constant] = 0.0
     return Expansion(
         directions=weights / safe[:, None],
         lengths=safe,

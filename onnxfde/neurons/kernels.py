@@ -61,7 +61,7 @@ class Metric:
         return cls(np.full(inputs, low / 2 + high / 2), np.eye(inputs) * radius / np.sqrt(3))
 
     @classmethod
-    def measured(cls, samples: FloatArray) -> Metric:
+    def measured(cls, samples: FloatArray, regularisation: float = REGULARISATION) -> Metric:
         """Mean and regularised covariance of sample inputs; Σ = I if nothing varies."""
         inputs = samples.shape[1]
         exponent = int(np.frexp(np.abs(samples).max(initial=0.0))[1])
@@ -72,7 +72,7 @@ class Metric:
         scale = np.trace(covariance) / inputs
         if scale == 0:
             return cls(np.ldexp(mean, exponent), np.eye(inputs))
-        covariance[np.diag_indices(inputs)] += REGULARISATION * scale
+        covariance[np.diag_indices(inputs)] += regularisation * scale
         factor = np.linalg.cholesky(covariance)
         return cls(np.ldexp(mean, exponent), np.ldexp(factor, exponent))
 

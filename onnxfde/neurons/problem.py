@@ -14,7 +14,7 @@ With evidence, real inputs, layers are ranked by the error to expect on new inpu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,7 @@ from onnxfde.neurons.lower_bound import lower_bounds
 from onnxfde.neurons.merge_order import canonical
 from onnxfde.neurons.original_layer import OriginalLayer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer, recentred, spelled_layer
-from onnxfde.neurons.unit_kernels import Kernel, kernel_of
+from onnxfde.neurons.unit_kernels import SQUARES, Kernel
 from onnxfde.neurons.value_range import kernel_fault, storage_fault
 from onnxfde.numbers import LARGEST, ROUNDING_STEPS, ROUNDOFF, Blocks, FloatArray, Indices
 
@@ -42,6 +42,12 @@ ESTIMATE_NOISE = 1e-6
 """Added to ε where errors are estimated from Gram matrices, so that rounding excludes no candidate:
 half of float64's digits (1.5e-8) and a margin for sums over neurons. Chosen; not tuned."""
 
+PRIOR_REGULARISATION = 0.3
+"""What is added to every variance of a Gaussian prior, as a share of the mean variance, for every
+input per row; at most this, and at least `LEAST_REGULARISATION`. Measured on FashionMNIST, 300 → 60
+neurons, 1,000 rows: the error on test rows is 0.110 with 0.3, 0.114 with 0.1, 0.122 with 0.01 and
+0.139 with 0.001; with 4,000 rows 0.1 is best; on digits 0.001 to 0.1 are equally good."""
+LEAST_REGULARISATION = 0.01
 HEADROOM = 32
 """By how much the mean of a hidden value stays below the largest number of the stored type. The
 square of a normal variable exceeds its mean 32 times in one of 65 million draws."""
@@ -92,7 +98,7 @@ class Problem:
     @cached_property
     def kernel(self) -> Kernel:
         """How its neurons compare."""
-        return kernel_of(self.layer.activation)
+        return SQUARES if self.squares else self.expanded.target.kernel
 
     @property
     def original(self) -> OriginalLayer:
@@ -203,6 +209,18 @@ class Problem:
         expected = self.evidence.expected_error(found.layer)
         own = math.sqrt(max(expected**2 - self.inherited_error**2, 0.0))
         return max(own, found.error) if self.other_metrics else own
+
+    def with_prior(self) -> Problem:
+        """The same with a metric that knows only the rows neurons are fitted to, and less of them.
+
+        Then samples that are held out can tell how much a fit may rely on it.
+        """
+        if self.evidence is None or self.squares:
+            return self
+        rows = self.evidence.fitted.inputs
+        wanted = PRIOR_REGULARISATION * self.layer.inputs / len(rows)
+        share = min(max(wanted, LEAST_REGULARISATION), PRIOR_REGULARISATION)
+        return replace(self, metric=Metric.measured(rows, share))
 
     @cached_property
     def inherited_error(self) -> float:

@@ -27,6 +27,9 @@ TAUGHT_STEPS = 15
 """Steps of Levenberg–Marquardt for each share. Chosen; not tuned."""
 TAUGHT_WORK = 3e10
 """Multiplications of L-BFGS for each share, about 2 s on one core. Chosen; not tuned."""
+FEWEST_TAUGHT = 10
+"""The fewest for other activations than squares, which see the evidence from the beginning. Chosen;
+not tuned."""
 TAUGHT_LEG = (40, 400)
 """The fewest and the most steps of L-BFGS for each share. Chosen; not tuned."""
 
@@ -43,17 +46,21 @@ def taught(
         return
     least, width = (np.inf, np.inf), fit.rows.size + fit.outgoing.size
     for number, share in enumerate(SHARES):
-        batch = evidence.fitted.batch(number, width)
-        observed = batch.observed(problem.metric, problem.layer.activation)
+        if share == 1 and layers.fitted_to is not None:
+            continue
+        observed = layers.observed(evidence, number, width)
+        samples = len(observed.inputs)
         if not observed.total:
             continue
         objective = layers.objective_with(((observed, 1.0),), share)
         start = objective.fit(fit.rows)
-        if layers.is_small(len(fit.rows)) and len(batch.inputs) * fit.rows.size**2 <= MOST_PRODUCTS:
+        if layers.is_small(len(fit.rows)) and samples * fit.rows.size**2 <= MOST_PRODUCTS:
             fit = levenberg_marquardt(objective, start.rows, TAUGHT_STEPS, meter.step)
         else:
-            work = STEP_PRODUCTS * len(batch.inputs) * width
-            steps = int(np.clip(TAUGHT_WORK / work, TAUGHT_LEG[0], most))
+            work, fewest = float(STEP_PRODUCTS * samples * width), TAUGHT_LEG[0]
+            if layers.fitted_to is not None:
+                work, fewest = layers.step_work(len(fit.rows)), FEWEST_TAUGHT
+            steps = int(np.clip(TAUGHT_WORK / work, min(fewest, most), most))
             fit = quasi_newton(objective, start, steps, meter.step)
         reduced = layers.built(fit, objective, evidence.fitted)
         yield reduced

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activations import Activation
 from onnxfde.neurons.hermite import Expansion, expand
 from onnxfde.neurons.hermite_kernel import hermite_gram
 from onnxfde.neurons.kernels import Metric, kernel, kernel_diagonal, mean_square, unit_rows
@@ -24,6 +24,11 @@ from onnxfde.numbers import FloatArray
 
 WEAKEST = 1e-3
 """L-BFGS starts no neuron at less than this share of the longest. Chosen; not tuned."""
+STALLED_STEPS = 10
+"""L-BFGS ends if f fell by less than `STALLED_FALL` in this many steps, unless neurons are squares,
+whose searches have budgets of their own. Measured on LeNet-300-100: the error on test rows falls by
+1 % from 40 steps, where it ends, to 150."""
+STALLED_FALL = 0.01
 REMEMBERED_EXPANSIONS = 3
 """How many sets of rows stay expanded: those of a target, and those just compared with it."""
 
@@ -57,6 +62,9 @@ class Kernel(Protocol):
         self, rows: FloatArray, outgoing: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Unknowns x in which f is about equally curved, and factors τ: the rows are x/τ."""
+
+    def stalled(self, values: list[float]) -> bool:
+        """Whether more steps of L-BFGS are not worth their time, given f so far."""
 
     def ridge(self, rows: FloatArray, weight: float) -> FloatArray:
         """What the ridge adds to the diagonal of a Gram matrix."""
@@ -105,6 +113,10 @@ class SquareKernel:
         lengths = np.linalg.norm(outgoing, axis=0) * np.linalg.norm(rows, axis=1) ** 2
         lengths = np.maximum(lengths / lengths.max(initial=1e-300), WEAKEST)
         return self.unit(rows) * lengths[:, None], np.ones((len(rows), 1))
+
+    def stalled(self, values: list[float]) -> bool:
+        """Never."""
+        return False
 
     def ridge(self, rows: FloatArray, weight: float) -> FloatArray:
         """λ‖u_r‖⁴."""
@@ -187,6 +199,12 @@ class HermiteKernel:
         factors[:, :width] = shares[:, None]
         return self.unit(rows) * factors, factors
 
+    def stalled(self, values: list[float]) -> bool:
+        """Whether f hardly fell in the last steps."""
+        if len(values) <= STALLED_STEPS:
+            return False
+        return values[-1 - STALLED_STEPS] - values[-1] < STALLED_FALL * values[-1]
+
     def ridge(self, rows: FloatArray, weight: float) -> FloatArray:
         """λ Var h_r."""
         return weight * self.variances(rows)
@@ -200,11 +218,6 @@ class HermiteKernel:
 
 
 SQUARES = SquareKernel()
-
-
-def kernel_of(activation: Activation) -> Kernel:
-    """The kernel of an activation."""
-    return SQUARES if activation == SQUARE else HermiteKernel(activation)
 
 
 def whitened_rows(layer: Layer, metric: Metric) -> FloatArray:
