@@ -45,6 +45,7 @@ from onnxfde.graph.regions import (
     region_behind,
     starts_layer,
 )
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
@@ -115,6 +116,8 @@ class LayerSize(NamedTuple):
     neurons: int
     outputs: int
     positions: int
+    squares: bool = True
+    """Whether its activation is the square."""
 
 
 def size_of(graph: Graph, match: Match) -> LayerSize:
@@ -122,7 +125,8 @@ def size_of(graph: Graph, match: Match) -> LayerSize:
     layer = match.layer
     values = math.prod(graph.known_lengths(match.activation.input[0]))
     positions = max(1, values // max(layer.neurons, 1))
-    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions)
+    squares = layer.activation == SQUARE
+    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions, squares)
 
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:

@@ -32,6 +32,7 @@ from onnxfde.proof.difference_forms import (
 )
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.neuron_pairs import PROBES, NeuronPairs, found_pairs
+from onnxfde.proof.polynomial_change import polynomial_change
 
 MOST_LINE_WORK = 6e10
 """Multiplications that following forms back may take: six seconds at 1e10 per second; if it would
@@ -79,7 +80,13 @@ def curved_change(
     forms.follow_all()
     close, moved = forms.outputs()
     value = value.meet(spread(close, value))
-    return value, change if still else change.meet(spread(moved, value))
+    if still:
+        return value, change
+    if len(before.functions) == 1 and shift.is_zero:
+        layers = [(c.maps[0], c.functions[0], c.maps[1]) for c in (before, after)]
+        found = polynomial_change(layers[0], layers[1], hull(x))
+        moved = moved if found is None else moved.meet(found)
+    return value, change.meet(spread(moved, value))
 
 
 def nothing_of(chain: CurvedChain) -> CurvedChain:
