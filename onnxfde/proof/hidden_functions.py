@@ -15,10 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
+from onnxfde.graph.activation_patterns import activation_of
 from onnxfde.graph.core_functions import CoreFunction
 from onnxfde.graph.inner_nodes import TRANSPARENT
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
+from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.reference import evaluate
 from onnxfde.graph.regions import Parts
 from onnxfde.neurons.activation_curves import Curve
@@ -114,9 +116,18 @@ def hidden_function(graph: Graph, parts: Parts, core: CoreFunction, neurons: int
         known: dict[str, Array] = {**constants, parts.argument: x}
         for node in parts.core:
             read = [known[name] for name in node.input if name]
-            idle = op(node) in TRANSPARENT
-            known[node.output[0]] = read[0] if idle else evaluate(node, read, graph.opset)[0]
+            known[node.output[0]] = node_value(graph, node, read)
         return np.ravel(known[parts.value])
 
     made_of = nodes_signature(graph, parts.argument, parts.core)
     return HiddenFunction(core.activation, core.unit_parameters, spelled, made_of)
+
+
+def node_value(graph: Graph, node: NodeProto, read: list[Array]) -> Array:
+    """What a node of a function computes in float64; onnx.reference has some in float32 only."""
+    if op(node) in TRANSPARENT:
+        return read[0]
+    activation = activation_of(graph, node)
+    if activation is None:
+        return evaluate(node, read, graph.opset)[0]
+    return activation.value(read[0], *read[1 : 1 + activation.parameters])

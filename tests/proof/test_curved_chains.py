@@ -17,6 +17,7 @@ from onnxfde.proof.certificate import cheap_to_certify
 from onnxfde.proof.curved_chains import CurvedChain, curved_change
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.line_bounds import lines_around
+from onnxfde.proof.read_chain import read_chain
 from tests.models import build
 from tests.neurons.activation_rows import ALL_ROWS, ROWS, unit_parameters
 from tests.proof.certificates import (
@@ -142,6 +143,12 @@ def test_neurons_that_a_polynomial_can_do_without_need_no_partner() -> None:
     assert np.all(change(old, new) <= 1e-4 * spread)
 
 
+def test_a_neuron_with_another_bias_changes_by_what_its_steepest_slope_allows() -> None:
+    one = np.ones((1, 1))
+    old, new = (chain(RELU, Map(one, np.asarray([b])), Map(one, np.zeros(1))) for b in (0.0, 0.3))
+    assert 0.3 <= change(old, new)[0] <= 0.3 + 1e-9
+
+
 def test_layers_whose_neurons_all_went_are_followed() -> None:
     first = Map(RNG.normal(size=(3, 2)), RNG.normal(size=3))
     old = chain(RELU, first, Map(np.ones((1, 3)), np.zeros(1)))
@@ -204,6 +211,24 @@ def test_functions_of_several_nodes_are_followed_as_exactly_as_they_are_written(
     assert most <= bound(once, fewer) <= 4 * most
 
 
+@pytest.mark.parametrize("name", ["√2 in four digits", "x·clip"])
+def test_what_a_spelling_differs_by_from_the_table_is_counted(name: str) -> None:
+    graph = Graph(spelled(SPELLINGS[name], np.arange(6), 1.0))
+    read = read_chain(graph, "y", curved=True)
+    assert read is not None
+    (function,) = read.functions
+    assert function.spelled is not None
+    places = np.sort(np.random.default_rng(0).uniform(-4, 5, 300))
+    wide = Interval(places[:1], places[-1:])
+    found, expected = function.spelled(places), function.activation.value(places)
+    assert 0 < np.abs(found - expected).max() <= function.deviation(wide) <= 1e-4
+    here = function.range(Interval.point(places))
+    assert np.all((here.low <= found) & (found <= here.high))
+    steps = Interval(np.zeros(299), np.diff(places))
+    moved = np.diff(found - expected)
+    assert np.all(np.abs(moved) <= function.change_of_deviation(wide, steps) + 1e-15)
+
+
 def test_a_layer_behind_merged_squares_is_followed_through_them() -> None:
     """Both layers have fewer neurons, so there is no value between them to compare."""
     body = (
@@ -262,10 +287,10 @@ def test_layers_of_other_activations_are_cheap_to_certify() -> None:
 
 def test_a_limit_on_the_certified_error_is_kept_by_other_activations_too() -> None:
     model = built(LAYER.format("s = Tanh(h)"), weights(0, W=(12, 3), b=(12,), V=(2, 12), c=(2,)))
-    free = onnxfde.optimize(model, 0.3).report
+    free = onnxfde.optimize(model, 0.3, quotient="refit").report
     assert free.certificate is not None
     limit = free.certificate.largest / 3
-    kept = onnxfde.optimize(model, 0.3, max_certified_error=limit).report
+    kept = onnxfde.optimize(model, 0.3, quotient="refit", max_certified_error=limit).report
     assert kept.certificate is not None
     assert kept.certificate.largest <= limit
     assert free.layers[0].neurons_after < kept.layers[0].neurons_after < 12
