@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.held_out import Evidence
+from onnxfde.neurons.held_out import BATCH_WORK, Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Observed, Target, summed
 from onnxfde.neurons.problem import Problem
@@ -30,6 +30,10 @@ Both worked in prototypes."""
 WIDE_RIDGE = 1e-4
 WIDE = 500
 """Neurons above which a layer is wide."""
+LARGE_BATCH_WORK = 1e10
+"""Rows times unknowns of one evaluation on data for other activations than squares, whose descents
+see the same rows all the time. Measured on LeNet-300-100 with 4,000 rows: all of them in place of
+1,000 lower the error on test rows by 4 to 8 %."""
 MOST_RIDGE = 0.01
 """The largest ridge in view of 8 bits, so that the fit itself does not suffer. Chosen; not
 tuned."""
@@ -105,13 +109,17 @@ class FreeLayers:
 
     def observed(self, evidence: Evidence, number: int, width: int) -> Observed:
         """Part `number` of the rows that neurons are fitted to, as a target."""
-        batch = evidence.fitted.batch(number, width)
+        batch = evidence.fitted.batch(number, width, self._batch_work)
         if batch is not evidence.fitted:
             return batch.observed(self.problem.metric, self.problem.layer.activation)
         if not self._observed:
             found = batch.observed(self.problem.metric, self.problem.layer.activation)
             self._observed.append(found)
         return self._observed[0]
+
+    @property
+    def _batch_work(self) -> float:
+        return BATCH_WORK if self.fitted_to is None else LARGE_BATCH_WORK
 
     @cached_property
     def _observed(self) -> list[Observed]:
@@ -129,7 +137,7 @@ class FreeLayers:
         live = self.problem.live
         rows = 0
         if self.fitted_to is not None:
-            rows = self.fitted_to.batch_size(live.incoming.size)
+            rows = self.fitted_to.batch_size(live.incoming.size, self._batch_work)
         return STEP_PRODUCTS * count * (live.neurons + rows) * (live.inputs + live.outputs)
 
     def is_small(self, count: int) -> bool:
