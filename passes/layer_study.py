@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,12 +28,14 @@ from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_limits import size_fault
 from onnxfde.neurons.problem import Problem
+from onnxfde.neurons.structural_merge import structural_merge
 from onnxfde.neurons.value_range import storage_fault
 from onnxfde.numbers import FloatArray
 from onnxfde.options import MergeOptions
 from onnxfde.passes.result import Context
 from onnxfde.passes.stored_form import stored_form
 from onnxfde.progress import Progress
+from onnxfde.proof.value_bounds import feature_bounds
 from onnxfde.running.input_source import DATA_ROWS, InputSource
 from onnxfde.running.layer_inputs import (
     LayerInputs,
@@ -71,6 +73,14 @@ class LayerStudy:
         On assumed inputs polynomials do what they do on real ones of the same size; others may not.
         """
         return self.assumed and self.problem.layer.activation.power is None
+
+    def holds_in_range_only(self, found: Reduced | None) -> bool:
+        """Whether neurons went because of the range that the user gave."""
+        problem = self.problem
+        if found is None or problem.box is None or found is not self.frontier.lossless:
+            return False
+        anywhere = structural_merge(replace(problem, box=None))
+        return anywhere is None or anywhere.layer.neurons > found.layer.neurons
 
     @property
     def cut(self) -> bool:
@@ -202,18 +212,19 @@ class LayerStudies:
             raise NoMatch(too_large)
         progress = self.context.progress
         progress.say("reading its inputs")
-        inputs = self.fitting.inputs(now)
+        inputs, recorded = self.fitting.inputs(now), self.fitting
+        samples = inputs.samples
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
-        if wider and now.layer.activation.power is None:
-            inputs, wider = wider, None
+        if self.wider and wider and now.layer.activation.power is None:
+            inputs, recorded, wider = wider, self.wider, None
         seen = needs_evidence(self.options, now.layer)
-        evidence = self.fitting.outputs(inputs, now, found) if seen else None
+        evidence = recorded.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
         problem = Problem(
             layer=now.layer,
             metric=inputs.metric,
-            samples=inputs.samples,
+            samples=samples,
             dtype=now.incoming.dtype,
             evidence=evidence if evidence is not None and evidence.enough else None,
             seed=self.options.seed,
@@ -221,16 +232,28 @@ class LayerStudies:
             name=now.name,
             ordered=self.options.semantics == "budget",
             other_metrics=(wider.metric,) if wider else (),
-            **stored_form(now, inputs.metric, inputs.samples),
+            box=self._box(now),
+            **stored_form(now, inputs.metric, samples),
         )
         spelled = now.spelling.polynomial if now.spelling else None
-        fault = storage_fault(now.layer, inputs.samples, problem.dtype, spelled) or problem.fault
+        fault = storage_fault(now.layer, samples, problem.dtype, spelled) or problem.fault
         if fault:
             raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, progress, self.deadline)
         verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
         assumed = self.context.inputs.data is None
         return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples, assumed)
+
+    def _box(self, now: Match) -> tuple[FloatArray, FloatArray] | None:
+        """What the layer reads for inputs in the range that the user gave, if that is known."""
+        inputs, current = self.context.inputs, self.fitting.current
+        if not inputs.all_within_box or now.layer.activation.power is not None:
+            return None
+        box = inputs.box(current.graph)
+        found = feature_bounds(current.graph, now.source, now.incoming.layout, box)
+        if found is None or found.low.shape != (now.layer.inputs,):
+            return None
+        return found.low, found.high
 
     def _verdict(self, now: Match, found: Match) -> Evidence | None:
         if self.verdict is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons import activations as table
+from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
 from onnxfde.neurons.activations import Activation, scaled_activation
 from tests.models import Array, build
 
@@ -39,8 +40,8 @@ CONSTANTS: dict[str, Any] = {
     "beta": 1.702,
     "root2": np.sqrt(2),
     "root_half": np.sqrt(0.5),
-    "cube": table.TANH_CUBE,
-    "steep": table.TANH_SLOPE,
+    "cube": TANH_CUBE,
+    "steep": TANH_SLOPE,
     "slope": 0.25,
     "slopes": SLOPES,
     "slope_row": SLOPES[None],
@@ -247,8 +248,7 @@ def spelled_layer_model(wanted: Wanted, kind: str = "float", **other: Any) -> Mo
     words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").split())
     used: dict[str, Any] = {}
     used |= {n: np.asarray(a).astype(KINDS[kind]) for n, a in found.items() if n in words}
-    shapes = {"inputs": f"{kind}[N,3] x", "outputs": f"{kind}[N,2] y"}
-    model = build(text, **shapes, opset=wanted.opset, **used)
+    model = build(text, f"{kind}[N,3] x", f"{kind}[N,2] y", wanted.opset, **used)
     if wanted.domain:
         model.opset_import.add(domain=wanted.domain, version=1)
     return model

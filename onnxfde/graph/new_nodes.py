@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx
 
-from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.graph.protos import ModelProto, NodeProto, ValueInfoProto
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.numbers import Array
 
@@ -30,6 +30,11 @@ def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
     node = gs.Node("Add", name, inputs=inputs, outputs=[gs.Variable(output)])
     built: ModelProto = gs.export_onnx(gs.Graph([node]), do_type_check=False)
     return built.graph.node[0]
+
+
+def typed_value(name: str, kind: int) -> ValueInfoProto:
+    """A value of a known type and an unknown shape."""
+    return onnx.helper.make_tensor_value_info(name, kind, None)
 
 
 def identity_model() -> ModelProto:

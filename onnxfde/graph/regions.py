@@ -76,7 +76,7 @@ def region_behind(graph: Graph, value: str, where: str, functions: bool = False)
         else:
             read = variables(graph, node, where, functions)
             missing = [n for n in read if n not in maps]
-            stack.extend((n, node) for n in missing)
+            stack.extend((n, node) for n in reversed(missing))
             if not missing:
                 maps[name] = common_map(node, [maps[n] for n in read])
                 nodes.append(node)

@@ -49,6 +49,10 @@ class ThresholdFrontier:
     def neurons_lossless(self) -> None:
         """None: a threshold says nothing about the error."""
 
+    @property
+    def lossless(self) -> None:
+        """None for the same reason."""
+
     def within(self, eps: float) -> Reduced | None:
         """The quotient by the ε-partition, or None if that is no smaller."""
         return self._by_blocks(lambda: self._partition(eps))

@@ -167,9 +167,9 @@ def elu_curve(alpha: float) -> Curve:
         first = alpha * np.exp(np.minimum(low, 0.0))
         last = alpha * np.exp(np.minimum(high, 0.0))
         least, most = np.minimum(first, last), np.maximum(first, last)
-        least = np.where(high >= 0, np.minimum(least, 1.0), least)
-        most = np.where(high >= 0, np.maximum(most, 1.0), most)
-        above = low > 0
+        least = np.where(high > 0, np.minimum(least, 1.0), least)
+        most = np.where(high > 0, np.maximum(most, 1.0), most)
+        above = low >= 0
         return np.where(above, 1.0, least), np.where(above, 1.0, most)
 
     return Curve(function, slopes, (0.0,), smooth=True, kinks=(0.0,))

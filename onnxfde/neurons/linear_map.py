@@ -8,7 +8,7 @@ neuron where σ has a straight piece that q·x + bias never leaves; elsewhere th
 if σ(−t) = sign·σ(t) + line·t + constant.
 
 A choice is taken only if it changes M by no more than rounding and rounds no worse than the layer,
-weight by weight:   |A Q − M| ≤ 2u·|V||U|,   |A||Q| ≤ 2·|V||U|.
+weight by weight:   |A Q − M| ≤ 2u·|V||U|,   |A||Q| ≤ 4·|V||U|.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from onnxfde.numbers import ROUNDOFF, FloatArray, Indices, cast
 RANK_STEPS = 16
 """A row counts as a combination of others if what is left of it is at most this many unit roundoffs
 of the largest row. Chosen: a combination of rounded rows is off by about one; not tuned."""
-WEIGHT_SLACK = 2
-"""The factor 2 above: with it, a map stays well within the 8 roundoffs that a layer may change."""
+MAP_STEPS = 2
+"""The factor 2 above. With both, a map stays within the 8 roundoffs that a layer may change."""
+MAP_GROWTH = 4
+"""The factor 4 above. Chosen; not tuned."""
 BIAS_MARGIN = 8
 """Unit roundoffs by which new neurons stay away from the ends of their straight piece, since they
 are rounded afterwards. Chosen; not tuned."""
@@ -57,8 +59,9 @@ class LinearTerms:
 
     @cached_property
     def size(self) -> FloatArray:
-        """|V||U| of the whole layer, which has the scale of its rounding errors."""
-        return np.asarray(np.abs(self.layer.outgoing) @ np.abs(self.layer.incoming))
+        """|V||U| of the whole layer times the slopes of σ: the scale of its rounding errors."""
+        layer = self.layer
+        return np.asarray(np.abs(layer.outgoing) * steepness(layer) @ np.abs(layer.incoming))
 
     @cached_property
     def map(self) -> FloatArray:
@@ -68,7 +71,7 @@ class LinearTerms:
     def own_rows(self) -> tuple[Indices, FloatArray] | None:
         """Fewer of the rows, and weights A for them; None if all are needed."""
         slopes = self.rows[:, :-1]
-        size = np.abs(slopes).max(axis=1)
+        size = np.abs(self.rows).max(axis=1)
         some, others, combined = spanning_rows(slopes / size[:, None], self.roundoff)
         if not len(others):
             return None
@@ -94,10 +97,19 @@ class LinearTerms:
 
     def reproduced(self, rows: FloatArray, weights: FloatArray) -> bool:
         """Whether rows with these weights are M up to rounding."""
-        allowed = WEIGHT_SLACK * self.size[:, :-1]
+        size = self.size[:, :-1]
         change = np.abs(weights @ rows - self.map[:, :-1])
         grown = np.abs(weights) @ np.abs(rows)
-        return bool(np.all(change <= self.roundoff * allowed) and np.all(grown <= allowed))
+        close = np.all(change <= MAP_STEPS * self.roundoff * size)
+        return bool(close and np.all(grown <= MAP_GROWTH * size))
+
+
+def steepness(layer: Layer) -> FloatArray:
+    """The largest slope of σ, for each neuron, at 0, ±1 and next to its kinks."""
+    activation = layer.activation
+    points = {-1.0, 0.0, 1.0, *(k + side for k in activation.kinks for side in (-1.0, 1.0))}
+    slopes = [activation.slope(np.full(layer.neurons, p), *layer.unit_parameters) for p in points]
+    return np.asarray(np.abs(slopes).max(axis=0))
 
 
 def spanning_rows(rows: FloatArray, roundoff: float) -> tuple[Indices, Indices, FloatArray]:

@@ -21,7 +21,7 @@ from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.neurons.intervals import Box, Pair, Uncertified
 from onnxfde.proof.batch_axis import Batch, batch_of, check_chain
-from onnxfde.proof.chain_pairs import Side, chain_pair, read_both_chains
+from onnxfde.proof.chain_pairs import Side, chain_pair, read_both_chains, read_both_curved_chains
 from onnxfde.proof.input_box import input_interval
 from onnxfde.proof.node_call import NodeCall, Value, as_value
 from onnxfde.proof.operator_table import apply_operator
@@ -112,7 +112,8 @@ class Pairing:
         if a == b and a in given:
             return Plan((), lambda _: self.input_pair(key))
         old, new = (graph.producers.get(name) for graph, name in self.sides(key))
-        chains = read_both_chains(*self.sides(key))
+        sides = self.sides(key)
+        chains = read_both_curved_chains(*sides) or read_both_chains(*sides)
         if chains is not None:
             base = self.key(chains[0].base, chains[1].base)
             return Plan((base,), lambda x: self.by_chain(key, base, chains, x[0]), old)

@@ -2,6 +2,8 @@
 
     base → F_1 → x² → F_2 → … → F_r → value       features along `rows` or `columns`
 
+A *curved* chain goes on through every activation of the table, in any of its spellings.
+
 A chain begins and ends with a Gemm or MatMul. Constant factors and terms, BatchNormalization,
 Identity, Dropout, Cast and a Flatten that keeps the features become part of the maps, and so does
 what completes the square of a polynomial (`polynomial_steps`). A *joint* is a value between two
@@ -11,14 +13,16 @@ there.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from onnxfde.graph.activation_patterns import is_square
 from onnxfde.graph.affine_maps import ELEMENTWISE, Layout, Line, NoMatch, affine, lines_of
+from onnxfde.graph.core_functions import CoreReader
 from onnxfde.graph.inner_nodes import (
     AFFINE,
     TRANSPARENT,
@@ -30,14 +34,18 @@ from onnxfde.graph.match import activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.graph.regions import Region, region_behind
+from onnxfde.graph.regions import Region, parts_of, region_behind
 from onnxfde.graph.tensors import FLOATS
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.chain_bounds import Maps
+from onnxfde.proof.hidden_functions import HiddenFunction, hidden_function
+from onnxfde.proof.node_signatures import Signature, node_signature, nodes_signature
 from onnxfde.proof.polynomial_steps import PolynomialStep, polynomial_step
 
-Signature = tuple[Hashable, ...]
-"""What a node or a map is made of."""
+MOST_CURVED_WEIGHTS = 2**24
+"""Weights after which a curved chain ends where it is: all of them are held in float64. Chosen to
+bound the memory; not tuned."""
 FACTOR_STEPS = 4
 """Roundings in computing a factor: those of scale / √(var + ε) in a BatchNormalization, and one."""
 
@@ -49,6 +57,12 @@ class Chain:
     base: str
     layout: Layout | None = None
     maps: Maps = ()
+    functions: tuple[HiddenFunction, ...] = ()
+    """What stands between the maps."""
+    hidden: tuple[str, ...] = ()
+    """The values that the functions make; "" where a completed square makes another one."""
+    dtype: np.dtype[Any] | None = None
+    """The type of the last weights."""
     signatures: tuple[Signature, ...] = ()
     """What each map is made of; maps with equal signatures are the same function."""
     flattened: bool = False
@@ -63,23 +77,37 @@ class Chain:
     computed: list[str] = field(default_factory=list)
     """Values computed by the last Gemm or MatMul and since then."""
 
+    @property
+    def curved(self) -> bool:
+        """Whether there are other functions than squares between the maps."""
+        return not all(function.is_square for function in self.functions)
+
+    def bend(self, last: Map, function: HiddenFunction, value: str) -> None:
+        """End the map that is being read with a function behind it."""
+        self.close_map(last)
+        self.functions, self.hidden = (*self.functions, function), (*self.hidden, value)
+
     def close_map(self, last: Map) -> None:
         """End the map that is being read."""
         self.maps, self.signatures = (*self.maps, last), (*self.signatures, self.made_of)
         self.current, self.made_of = None, ()
 
 
-def read_chain(graph: Graph, value: str, stop: str = "") -> Chain | None:
+def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -> Chain | None:
     """The longest chain that ends in a value and starts no earlier than `stop`, if there is one."""
     steps: list[tuple[NodeProto | Region, str]] = []
-    while value != stop and (step := one_back(graph, value)):
+    room = MOST_CURVED_WEIGHTS
+    while value != stop and (step := one_back(graph, value, curved)):
         steps.append((step[0], value))
         value = step[1]
+        room -= stored_weights(graph, step[0])
+        if curved and room < 0 and stop == "":
+            break
     chain = Chain(value)
     for part, made in reversed(steps):
         try:
             if isinstance(part, Region):
-                append_polynomial(graph, chain, part)
+                (append_function if curved else append_polynomial)(graph, chain, part)
             else:
                 append_node(graph, chain, part)
         except NoMatch:
@@ -90,8 +118,18 @@ def read_chain(graph: Graph, value: str, stop: str = "") -> Chain | None:
     return chain
 
 
-def one_back(graph: Graph, value: str) -> tuple[NodeProto | Region, str] | None:
-    """The node or polynomial that computes a value, and the value it reads, for a chain."""
+def stored_weights(graph: Graph, part: NodeProto | Region) -> int:
+    """How many weights a Gemm or MatMul has, as far as it is quickly known."""
+    if isinstance(part, Region) or op(part) not in AFFINE:
+        return 0
+    stored = [graph.initializers[name] for name in part.input[:2] if name in graph.initializers]
+    return sum(math.prod(tensor.dims) for tensor in stored)
+
+
+def one_back(
+    graph: Graph, value: str, curved: bool = False
+) -> tuple[NodeProto | Region, str] | None:
+    """The node, polynomial or function that computes a value, and the value it reads."""
     node = graph.producers.get(value)
     if node is None or value != node.output[0] or graph.is_constant(value):
         return None
@@ -106,7 +144,7 @@ def one_back(graph: Graph, value: str) -> tuple[NodeProto | Region, str] | None:
     if read is not None:
         return node, read
     try:
-        region = region_behind(graph, value, "")
+        region = region_behind(graph, value, "", functions=curved)
     except NoMatch:
         return None
     return region, region.first.output[0]
@@ -120,10 +158,32 @@ def append_polynomial(graph: Graph, chain: Chain, region: Region) -> None:
     chain.made_of = (*chain.made_of, region_signature(graph, region))
     chain.current = step.shifted(chain.current)
     if step.squares:
-        chain.close_map(chain.current)
+        chain.bend(chain.current, HiddenFunction(SQUARE), "")
         chain.pending = [step]
     else:
         chain.computed.append(region.value)
+
+
+def append_function(graph: Graph, chain: Chain, region: Region) -> None:
+    """Add an activation of the table, or a polynomial of degree 2."""
+    if chain.current is None or chain.layout is None or chain.dtype is None:
+        raise NoMatch("no affine map before the activation")
+    parts = parts_of(graph, region)
+    reader = CoreReader(graph, parts, len(chain.current.weight), chain.layout, chain.dtype)
+    core = reader.function()
+    if core.polynomial is not None:
+        append_polynomial(graph, chain, region)
+        return
+    for node in parts.before:
+        append_node(graph, chain, node)
+    if core.bias is not None:
+        chain.current = chain.current.scaled(np.ones(len(core.bias)), core.bias)
+    made_of = nodes_signature(graph, parts.argument, parts.core)
+    chain.made_of = (*chain.made_of, made_of)
+    function = hidden_function(graph, parts, core)
+    if not chain.current.finite:
+        raise NoMatch("a weight is NaN or infinite")
+    chain.bend(chain.current, function, parts.value)
 
 
 def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -131,7 +191,7 @@ def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
     if is_square(graph, node):
         if chain.current is None:
             raise NoMatch("no affine map before the square")
-        chain.close_map(chain.current)
+        chain.bend(chain.current, HiddenFunction(SQUARE), node.output[0])
     elif op(node) in AFFINE:
         append_map(graph, chain, node)
     elif op(node) in ELEMENTWISE:
@@ -152,7 +212,7 @@ def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
     source = activation_input(node, read.layout)
     if chain.layout not in (None, read.layout) or (chain.flattened and read.layout == "columns"):
         restart_chain(chain, source)
-    chain.layout = read.layout
+    chain.layout, chain.dtype = read.layout, read.dtype
     plain = Map(read.weight, read.bias, steps=1)
     try:
         new = with_constants_before(graph, plain, chain.pending, read.layout)
@@ -196,6 +256,7 @@ def with_constants_before(
 def restart_chain(chain: Chain, base: str) -> None:
     """Start a chain again, at a later value."""
     chain.base, chain.maps, chain.signatures, chain.flattened = base, (), (), False
+    chain.functions, chain.hidden = (), ()
     chain.joints, chain.current, chain.pending, chain.made_of = [], None, [], ()
 
 
@@ -230,27 +291,8 @@ def signature_of(graph: Graph, step: NodeProto | PolynomialStep) -> Signature:
 
 
 def region_signature(graph: Graph, region: Region) -> Signature:
-    """What the nodes of a region do, and which of its values each of them reads."""
-    numbers = {node.output[0]: i for i, node in enumerate((region.first, *region.nodes))}
-    return tuple(
-        (node_signature(graph, node), tuple(numbers.get(name) for name in node.input))
-        for node in region.nodes
-    )
-
-
-def node_signature(graph: Graph, node: NodeProto) -> Signature:
-    """What a node does to the value it reads: its operator, attributes and constants."""
-    options = sorted(a.SerializeToString() for a in node.attribute)
-    found: list[Signature] = []
-    for name in node.input:
-        constant = graph.constant(name) if name else None
-        if constant is None:
-            found.append((name == "",))
-            continue
-        a = constant.values
-        digest = hashlib.sha256(np.ascontiguousarray(a).tobytes()).digest()
-        found.append((a.dtype.name, a.shape, digest))
-    return (op(node), *options, *found)
+    """What the nodes of a region do."""
+    return nodes_signature(graph, region.first.output[0], region.nodes)
 
 
 def skip_idle_nodes(graph: Graph, value: str) -> str:

@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from onnxfde.errors import ModelError
+from onnxfde.graph.activation_patterns import ACTIVATION_OPERATORS
 from onnxfde.graph.gemm_form import bias_of, products, settle
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import attributes, names_used, op
+from onnxfde.graph.new_nodes import typed_value
+from onnxfde.graph.nodes import attributes, is_standard, names_used, op
 from onnxfde.graph.onnx_calls import upgraded
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.graph.renaming import hide, show
@@ -127,10 +129,16 @@ def weight_names(model: ModelProto) -> set[str]:
 def prepared(graph: Graph) -> ModelProto:
     """A copy as the quantizer needs it: all weights and biases in initializers inside the model.
 
-    Stored shapes are dropped: they would contradict weights that the quantizer transposes.
+    Stored shapes are dropped: they would contradict weights that the quantizer transposes. The
+    types of activations that onnx does not define are added, because nothing else tells them.
     """
     model = complete_copy(graph.model, graph.folder)
     model.graph.ClearField("value_info")
+    model.graph.value_info.extend(
+        typed_value(node.output[0], TensorProto.FLOAT)
+        for node in model.graph.node
+        if op(node) in ACTIVATION_OPERATORS and not is_standard(node)
+    )
     biases = {bias_of(node) for node in products(model)}
     for name in sorted((weight_names(model) | biases) - graph.initializers.keys()):
         constant = graph.constant(name)

@@ -35,7 +35,7 @@ def refusals(model: ModelProto) -> list[str]:
          "Mul 'p' inside the activation has a constant of shape 6; only single numbers fit"),
         ("q = Mul(h, h) p = Pow(h, half) s = Add(q, p)", "Pow 'p' has the exponent 0.5; only"),
         ("q = Mul(h, h) p = Div(q, h) s = Add(p, q)", "(Mul, Div, Add) make no activation that"),
-        ("q = Mul(h, h) r = Relu(h) s = Add(q, r)", "(Relu, Mul, Add) make no activation that is"),
+        ("q = Mul(h, h) r = Relu(h) s = Add(q, r)", "(Mul, Relu, Add) make no activation that is"),
         ("q = Mul(h, h) p = Add(q, h) s = Sin(p)", "(Mul, Add, Sin) make no activation that is"),
         ("q = Mul(h, h) r = Exp(h) s = Add(q, r)", "Exp 'r' stands beside the activation"),
         ("q = Mul(h, h) p = Add(q, h) s = Exp(p)", "Exp 's' stands after the activation"),

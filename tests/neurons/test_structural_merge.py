@@ -66,7 +66,7 @@ def most_left(activation: Activation, distinct: int, inputs: int, outputs: int) 
     if activation.name == "PRelu":
         return distinct + min(inputs, outputs)
     linear = activation.reflection is not None and activation.reflection.line != 0
-    return distinct + (min(inputs, 2 * outputs) if linear else 0)
+    return distinct + (2 * min(inputs, outputs) if linear else 0)
 
 
 @pytest.mark.parametrize("activation", TABLE, ids=lambda a: a.title)

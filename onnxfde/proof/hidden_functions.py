@@ -1,0 +1,99 @@
+"""The function between two maps of a chain, as a row of the table of activations.
+
+    s = σ(h) + d(h),   |d| ≤ deviation
+
+A function that takes several nodes is a row of the table only as exactly as its constants are
+written: 1/√2 in float32, say. d, the difference, is computed at many places, and twice the largest
+that is found counts as its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.errors import RuntimeUnavailable
+from onnxfde.graph.core_functions import CoreFunction
+from onnxfde.graph.inner_nodes import TRANSPARENT
+from onnxfde.graph.model import Graph
+from onnxfde.graph.nodes import op
+from onnxfde.graph.reference import evaluate
+from onnxfde.graph.regions import Parts
+from onnxfde.neurons.activation_curves import Curve
+from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.intervals import Interval, Uncertified
+from onnxfde.numbers import Array, FloatArray
+from onnxfde.proof.node_signatures import Signature, nodes_signature
+
+PLACES = 2001
+"""Places at which a function is compared with the row of the table. Chosen; not tuned."""
+SAFETY = 2
+"""How much larger than what is found between two places the difference may be. Chosen: the
+difference is about as smooth as the function, so it is far less; not tuned."""
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenFunction:
+    """An activation of a chain, and the nodes that compute it if they are several."""
+
+    activation: Activation
+    unit_parameters: tuple[FloatArray, ...] = ()
+    spelled: Callable[[FloatArray], FloatArray] | None = None
+    """What the nodes compute; None if it is the activation exactly."""
+    made_of: Signature = ()
+    """What the nodes are; equal for the same function."""
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is the square."""
+        return self.activation == SQUARE
+
+    @property
+    def curve(self) -> Curve:
+        """The activation as a curve."""
+        return self.activation.curve_of(*self.unit_parameters)
+
+    def fits(self, other: HiddenFunction) -> bool:
+        """Whether both are the same function, but for what each neuron has of its own."""
+        return self.activation == other.activation and self.made_of == other.made_of
+
+    def value(self, x: FloatArray) -> FloatArray:
+        """The activation of rows of hidden values."""
+        return self.activation.value(x, *self.unit_parameters)
+
+    def deviation(self, x: Interval) -> float:
+        """At least the difference between what the nodes compute and the activation."""
+        if self.spelled is None or not x.low.size:
+            return 0.0
+        places = np.linspace(x.low.min(), x.high.max(), PLACES)
+        try:
+            found = self.spelled(places)
+        except RuntimeUnavailable as reason:
+            raise Uncertified(str(reason)) from None
+        return SAFETY * float(np.max(np.abs(found - self.activation.value(places))))
+
+    def range(self, x: Interval) -> Interval:
+        """The range of the function over a row of intervals."""
+        return self.curve.range(x).widened(self.deviation(x))
+
+
+def hidden_function(graph: Graph, parts: Parts, core: CoreFunction) -> HiddenFunction:
+    """The function of a core, and its nodes if they are several."""
+    if len(parts.core) == 1:
+        return HiddenFunction(core.activation, core.unit_parameters)
+    names = {name for node in parts.core for name in node.input if name}
+    stored = {name: graph.constant(name) for name in names}
+    constants = {name: a.array for name, a in stored.items() if a is not None}
+
+    def spelled(x: FloatArray) -> FloatArray:
+        known: dict[str, Array] = {**constants, parts.argument: x}
+        for node in parts.core:
+            read = [known[name] for name in node.input if name]
+            idle = op(node) in TRANSPARENT
+            known[node.output[0]] = read[0] if idle else evaluate(node, read, graph.opset)[0]
+        return np.ravel(known[parts.value])
+
+    made_of = nodes_signature(graph, parts.argument, parts.core)
+    return HiddenFunction(core.activation, core.unit_parameters, spelled, made_of)
