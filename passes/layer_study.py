@@ -217,7 +217,7 @@ class LayerStudies:
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
         if self.wider and wider and now.layer.activation.power is None:
-            inputs, recorded, wider = wider, self.wider, None
+            inputs, recorded, wider = wider, self.wider, inputs
         seen = needs_evidence(self.options, now.layer, self.context.inputs)
         evidence = recorded.outputs(inputs, now, found) if seen else None
         progress.say("comparing neurons")
