@@ -7,14 +7,18 @@ import shlex
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 from typer.testing import CliRunner
 
+import onnxfde
 from onnxfde.command.demo_command import program
 from onnxfde.command.main import app
+from onnxfde.demo import DemoName, demo_data, demo_model
+from onnxfde.graph.size import count_parameters
 
 
-@pytest.mark.parametrize(("words", "name"), [(["demo"], "gly"), (["demo", "digits"], "digits")])
+@pytest.mark.parametrize(("words", "name"), [(["demo"], "digits"), (["demo", "gly"], "gly")])
 def test_the_demo_ends_with_a_hint_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
 ) -> None:
@@ -50,3 +54,24 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["demo", "--save", str(tmp_path / "taken")])
     assert done.exit_code == 1
     assert done.stderr.startswith(f"onnxfde: {tmp_path / 'taken'} cannot be created (")
+
+
+def test_the_demo_shrinks_a_relu_network_to_a_tenth_and_keeps_its_accuracy(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--save", str(tmp_path), "--quiet"])
+    assert done.exit_code == 0
+    assert {node.op_type for node in onnx.load(demo_model("digits")).graph.node} == {"Gemm", "Relu"}
+    found = onnxfde.verify(
+        demo_model("digits"), tmp_path / "digits-small.onnx", data=demo_data("digits")
+    )
+    assert found.metric == "accuracy"
+    assert found.metric_before is not None
+    assert found.metric_after is not None
+    assert found.metric_after > found.metric_before - 0.04
+    files = (demo_model("digits"), tmp_path / "digits-small.onnx")
+    before, after = (count_parameters(onnx.load(file)) for file in files)
+    assert after < 0.1 * before
+
+
+@pytest.mark.parametrize("name", ["digits", "gly"])
+def test_the_demo_networks_are_small(name: DemoName) -> None:
+    assert demo_model(name).stat().st_size + demo_data(name).stat().st_size < 200_000
