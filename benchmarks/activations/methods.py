@@ -149,7 +149,7 @@ TIME_LIMIT = ("--time-limit", "60")
 MERGED = (
     *(Merged(quotient, rows) for rows in (0, 1000, 4000) for quotient in ("refit", "minimal")),
     Merged("minimal", 3000),
-    *(Merged(quotient, 4000, TIME_LIMIT) for quotient in ("refit", "minimal")),
+    Merged("minimal", 4000, TIME_LIMIT),
 )
 METHODS: dict[str, Method] = {
     "structured magnitude": in_torch(torch_pruned.magnitude_pruned),
