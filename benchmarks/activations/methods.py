@@ -109,7 +109,9 @@ def judged_model(subject: Subject, model: onnx.ModelProto) -> Result:
     """Size and quality of an ONNX model."""
     outputs = outputs_in_parts(model, subject.test()[0])
     found = judged(subject, outputs, original_outputs(subject))
-    return {"parameters": count_parameters(model), **found}
+    axes = model.graph.input[0].type.tensor_type.shape.dim
+    dynamic = [axis.dim_param for axis in axes if axis.dim_param]
+    return {"parameters": count_parameters(model), "dynamic": dynamic, **found}
 
 
 @cache
