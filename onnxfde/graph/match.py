@@ -45,7 +45,7 @@ from onnxfde.graph.regions import (
     starts_layer,
 )
 from onnxfde.graph.reshapes import check_reshapes
-from onnxfde.neurons.activations import IDENTITY
+from onnxfde.neurons.activations import IDENTITY, SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
@@ -122,6 +122,8 @@ class LayerSize(NamedTuple):
     neurons: int
     outputs: int
     positions: int
+    squares: bool = True
+    """Whether its activation is the square."""
 
 
 def size_of(graph: Graph, match: Match) -> LayerSize:
@@ -129,7 +131,8 @@ def size_of(graph: Graph, match: Match) -> LayerSize:
     layer = match.layer
     values = math.prod(graph.known_lengths(match.activation.input[0]))
     positions = max(1, values // max(layer.neurons, 1))
-    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions)
+    squares = layer.activation == SQUARE
+    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions, squares)
 
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
