@@ -145,7 +145,7 @@ def two_layers() -> onnx.ModelProto:
     (w1, b1, v1, c1), (w2, b2, v2, c2) = twins(), twins(inputs=2, seed=1)
     return build(
         "[one] h1 = Gemm <transB = 1> (x, W1, b1) s1 = Mul(h1, h1) "
-        "y1 = Gemm <transB = 1> (s1, V1, c1) r = Relu(y1) "
+        "y1 = Gemm <transB = 1> (s1, V1, c1) r = Cos(y1) "
         "[two] h2 = Gemm <transB = 1> (r, W2, b2) s2 = Mul(h2, h2) "
         "y = Gemm <transB = 1> (s2, V2, c2)",
         W1=w1, b1=b1, V1=v1, c1=c1, W2=w2, b2=b2, V2=v2, c2=c2,
