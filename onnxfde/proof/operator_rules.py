@@ -137,13 +137,29 @@ def weighted_sum(
 
 
 def matrix_product(left: Pair, right: Pair) -> Pair:
-    """A matrix product with one constant factor."""
+    """A matrix product."""
     steps = left.shape[-1]
     if right.value.is_point:
         return weighted_sum(left, right, np.matmul, steps)
     if left.value.is_point:
         return weighted_sum(right, left, lambda a, w: np.matmul(w, a), steps)
-    raise Uncertified("neither of its inputs is a constant")
+    change = interval_product(left.other, right.change) + interval_product(left.change, right.value)
+    swapped = interval_product(left.value, right.change) + interval_product(
+        left.change, right.other
+    )
+    return Pair(
+        interval_product(left.value, right.value),
+        change.meet(swapped),
+        np.matmul(left.size, right.size),
+    )
+
+
+def interval_product(left: Interval, right: Interval) -> Interval:
+    """All matrix products: (m + ρ)(n + σ) is within |m|·|σ| + |ρ|·(|n| + |σ|) of m·n."""
+    slack = gamma(2 * left.shape[-1] + 8)
+    first, second = np.abs(left.mid), np.abs(right.mid)
+    reach = np.matmul(first, right.rad + slack * second) + np.matmul(left.rad, second + right.rad)
+    return Interval.around(np.matmul(left.mid, right.mid), reach * (1 + slack) * OUTWARD)
 
 
 def gemm_rule(call: NodeCall) -> Pair:

@@ -267,6 +267,22 @@ def test_a_transformer_block_is_certified() -> None:
     assert most <= bound(old, new) <= 20 * most
 
 
+def test_attention_behind_a_merged_layer_is_bounded_sample_by_sample() -> None:
+    body = (
+        "h = MatMul(x, W) s = Relu(h) q = MatMul(s, V) t = Transpose <perm = [0, 2, 1]> (q) "
+        "a = MatMul(q, t) p = Softmax(a) y = MatMul(p, q)"
+    )
+    found = weights(2, W=(3, 6), V=(6, 4))
+    fewer = {"W": found["W"][:, :5], "V": found["V"][:5] / 4}
+    interface = {"inputs": "float[N,2,3] x", "outputs": "float[N,2,4] y"}
+    found["V"] = found["V"] / 4
+    old, new = (built(body, arrays, **interface) for arrays in (found, fewer))
+    most, _ = largest_change(old, new, samples((1, 2, 3), 50))
+    assert most <= bound(old, new) <= 30 * most
+    mixed = built("t = Transpose(x) y = MatMul(x, t)", {}, inputs="float[N,3] x")
+    assert "mixes the samples" in (certificate(mixed, mixed).unavailable or "")
+
+
 def test_a_normalization_does_not_enlarge_a_change_beyond_its_smallest_spread() -> None:
     body = "h = Mul(x, f) y = LayerNormalization <epsilon = 0.01> (h, g)"
     old, new = (
