@@ -26,7 +26,9 @@ from tests.proof.certificates import (
     built,
     certificate,
     floats,
+    integers,
     largest_change,
+    perturbed,
     samples,
     weights,
 )
@@ -281,6 +283,45 @@ def test_attention_behind_a_merged_layer_is_bounded_sample_by_sample() -> None:
     assert most <= bound(old, new) <= 30 * most
     mixed = built("t = Transpose(x) y = MatMul(x, t)", {}, inputs="float[N,3] x")
     assert "mixes the samples" in (certificate(mixed, mixed).unavailable or "")
+
+
+@pytest.mark.parametrize("last", ["outer", "whole", "longer"])
+def test_reshapes_that_keep_the_features_are_followed(last: str) -> None:
+    """keras writes Dense on sequences so; the last Reshape may leave any number of axes."""
+    body = (
+        "q = Reshape(x, flat) a = MatMul(q, W) k = Reshape(a, inner) h = Add(k, b) s = Tanh(h) "
+        f"t = Reshape(s, {last}) y = MatMul(t, V)"
+    )
+    found = weights(2, W=(3, 6), b=(6,), V=(6, 2))
+
+    def dense(neurons: Array, share: float) -> ModelProto:
+        n = len(neurons)
+        arrays = {"W": found["W"][:, neurons], "b": found["b"][neurons]}
+        arrays["V"] = (found["V"][neurons] * share).astype("f")
+        shapes = {"outer": (-1, n), "whole": (-1, 5, n), "longer": (-1, 5, 1, n)}
+        arrays |= {
+            "flat": integers(-1, 3),
+            "inner": integers(-1, 5, n),
+            last: integers(*shapes[last]),
+        }
+        return built(body, arrays, inputs="float[N,5,3] x", outputs="float y")
+
+    every = np.arange(6)
+    old, new = dense(np.tile(every, 2), 0.5), dense(every, 1.0)
+    assert bound(old, new) <= 1e-11
+    fewer = dense(every[:5], 1.0)
+    most, _ = largest_change(new, fewer, samples((1, 5, 3), 30))
+    assert most <= bound(new, fewer) <= 5 * most
+
+
+@pytest.mark.parametrize("middle", ["k = Relu(h) s = Reshape(k, half)", "s = Reshape(h, half)"])
+def test_a_reshape_that_mixes_features_ends_a_chain(middle: str) -> None:
+    body = f"h = MatMul(x, W) {middle} y = MatMul(s, V)"
+    arrays = {**weights(2, W=(3, 6), V=(3, 2)), "half": integers(-1, 3)}
+    old = built(body, arrays, inputs="float[1,3] x", outputs="float y")
+    new = perturbed(old, ("W", "V"))
+    most, _ = largest_change(old, new, samples((1, 3), 50))
+    assert most <= bound(old, new) <= 5 * most
 
 
 def test_a_normalization_does_not_enlarge_a_change_beyond_its_smallest_spread() -> None:
