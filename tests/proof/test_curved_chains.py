@@ -18,6 +18,15 @@ from onnxfde.proof.curved_chains import CurvedChain, curved_change
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.line_bounds import lines_around
 from onnxfde.proof.read_chain import read_chain
+from tests.activation_spellings import (
+    BIAS,
+    NEURONS,
+    SLOPES,
+    WEIGHTS,
+    Wanted,
+    spelled_layer_model,
+)
+from tests.activation_spellings import SPELLINGS as EVERY_SPELLING
 from tests.models import build
 from tests.neurons.activation_rows import ALL_ROWS, ROWS, unit_parameters
 from tests.proof.certificates import (
@@ -211,6 +220,19 @@ def test_functions_of_several_nodes_are_followed_as_exactly_as_they_are_written(
     assert bound(twice, once) <= 1e-11 * size
     most, _ = largest_change(once, fewer, x)
     assert most <= bound(once, fewer) <= 4 * most
+
+
+@pytest.mark.parametrize("wanted", EVERY_SPELLING.values(), ids=EVERY_SPELLING.keys())
+def test_an_exact_merge_is_certified_in_every_spelling(wanted: Wanted) -> None:
+    every = np.arange(NEURONS)
+
+    def with_neurons(neurons: Array, share: float) -> ModelProto:
+        arrays = {"W": WEIGHTS["W"][neurons], "b": WEIGHTS["b"][neurons]}
+        arrays |= {"V": WEIGHTS["V"][:, neurons] * share, "added": BIAS[neurons]}
+        slopes = {"slopes": SLOPES[neurons], "slope_row": SLOPES[None, neurons]}
+        return spelled_layer_model(wanted, "float", **arrays, **slopes)
+
+    assert bound(with_neurons(np.tile(every, 2), 0.5), with_neurons(every, 1.0)) <= 1e-10
 
 
 @pytest.mark.parametrize("name", ["√2 in four digits", "x·clip"])
