@@ -170,13 +170,14 @@ class Optimization:
             reason = f"nothing merges within {limit}"
         return self.unchanged(reason, made.result)
 
-    def compared(self, graph: Graph) -> Compared:
+    def compared(self, graph: Graph, layers: tuple[LayerChange, ...]) -> Compared:
         """Check a model, and run it beside the original."""
         check(graph.model, "the result")
         self.context.progress.say("comparing with the original")
         with self.context.progress.timed("verify"):
             found = self.side_by_side.compare(graph)
-            others = [self.side_by_side_wider.compare(graph)] if self.side_by_side_wider else []
+            wider = None if any(layer.range_only for layer in layers) else self.side_by_side_wider
+            others = [wider.compare(graph)] if wider else []
         every = (found.verification, *(other.verification for other in others))
         worst = max(every, key=lambda v: v.relative_l2 or 0.0)
         inputs = self.context.inputs
@@ -186,7 +187,7 @@ class Optimization:
     def finished(self, merged: CertifiedResult) -> Result:
         """A changed model, compared with the original and stamped."""
         result, certificate = merged.result, merged.certificate
-        compared = self.compared(result.graph)
+        compared = self.compared(result.graph, result.layers)
         self.require_lossless(result, compared)
         certificate = certificate and certificate.beside(compared.before, compared.after)
         graph = self.stamped(result.graph, result.layers)
@@ -233,7 +234,7 @@ class Optimization:
         result = quantize.apply(Graph(done.kept, self.source.graph.folder), self.context)
         graph = self.stamped(result.graph, before.layers)
         try:
-            compared = self.compared(graph)
+            compared = self.compared(graph, before.layers)
         except VerificationError as reason:
             raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
         require_sense(compared.verification, before.verification, compared.before, compared.after)

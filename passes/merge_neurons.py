@@ -29,6 +29,10 @@ ASK_FOR_DATA = (
     "merged without loss only, because nothing is known of its inputs: give --data to merge more "
     "(or --eps or --keep, to merge on an assumption)"
 )
+IN_RANGE_ONLY = (
+    "some of its neurons were removed because they do nothing, or are linear, for all inputs in "
+    "--input-range"
+)
 FEW_LEFT = (
     "fewer than half of its neurons are left on an assumption about its inputs, and the error on "
     "real inputs is not known: give --data"
@@ -153,6 +157,7 @@ class MergeNeurons(MergeOptions):
             remark=remark,
             activation=before.activation.title,
             cut=study.cut,
+            range_only=study.holds_in_range_only(reduced),
         )
 
     def remark(self, study: LayerStudy, reduced: Reduced | None) -> str | None:
@@ -161,6 +166,8 @@ class MergeNeurons(MergeOptions):
         after = reduced.layer.neurons if reduced else before
         unasked = self.count_of(before) is None and self.eps_given(study.problem.name) is None
         found = [study.remarks]
+        if study.holds_in_range_only(reduced):
+            found.append(IN_RANGE_ONLY)
         if study.lossless_unless_asked and self.semantics == "budget":
             found.append(ASK_FOR_DATA if unasked else FEW_LEFT if 2 * after < before else None)
         return "; ".join(filter(None, found)) or None

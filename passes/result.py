@@ -45,6 +45,8 @@ class LayerChange:
     activation: str = "square"
     cut: bool = False
     """Whether the time limit ended the search for fewer neurons."""
+    range_only: bool = False
+    """Whether it is equal to the original, up to rounding, only for inputs in the range given."""
 
     @property
     def changed(self) -> bool:

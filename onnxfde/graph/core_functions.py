@@ -53,6 +53,8 @@ class CoreReader:
     def function(self) -> CoreFunction:
         """The function; NoMatch says why there is none."""
         core = self.parts.core
+        if not core:
+            return CoreFunction(IDENTITY)
         if is_plain_square(self.graph, self.parts):
             return CoreFunction(SQUARE)
         if len(core) == 1 and (found := activation_of(self.graph, core[0])) is not None:
@@ -65,7 +67,7 @@ class CoreReader:
         """Whether a node makes polynomials of polynomials."""
         if op(node) == "Div":
             return self.graph.is_constant(node.input[1])
-        return op(node) in ARITHMETIC | TRANSPARENT
+        return op(node) in ARITHMETIC | TRANSPARENT | {"Reshape"}
 
     def operator(self, node: NodeProto, activation: Activation) -> CoreFunction:
         """A single operator."""

@@ -27,6 +27,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.new_nodes import make_add, make_constant, make_product
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.reshapes import feature_length
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, spelled_layer
@@ -52,6 +53,7 @@ def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None
     edit.write_activation(match, layer)
     edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
     edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
+    edit.write_reshapes(match.reshapes, layer.neurons)
     edit.resize(match.values, layer.neurons, match.incoming.layout)
     edit.drop_unused()
 
@@ -106,6 +108,19 @@ class Edit:
             columns = match.incoming.layout == "columns"
             rank = self.graph.rank(node.input[0]) if columns else None
             self.store(node, place, as_addend(values, match.incoming.layout, rank))
+
+    def write_reshapes(self, nodes: tuple[NodeProto, ...], neurons: int) -> None:
+        """Tell the nodes that reshape hidden values how many neurons there are now."""
+        for reshape in nodes:
+            node, place = feature_length(self.graph, reshape)
+            constant = self.graph.constant(node.input[place])
+            assert constant is not None
+            lengths = constant.values.ravel().copy()
+            lengths[-1] = neurons
+            name = self.unused_name(f"{node.input[place]}{MERGED}")
+            self.orphans.append(node.input[place])
+            self.graph.add_tensor(make_tensor(name, lengths))
+            self.graph.set_input(node, place, name)
 
     def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""

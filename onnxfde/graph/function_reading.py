@@ -1,6 +1,6 @@
 """The function between two affine maps, read node by node.
 
-    h  →  Mul, Add, Sub, Div, Neg, Pow, Max, Min and activations, with single numbers  →  s
+    h  →  Mul, Add, Sub, Div, Neg, Pow, Max, Min, Where, activations, with single numbers  →  s
 
 Each value is read as a normal form (`function_forms`), which `known_forms` compares with the table.
 The nodes stay in the graph when neurons are merged, so their constants must fit any number of them.
@@ -28,6 +28,7 @@ from onnxfde.graph.function_forms import (
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.step_forms import COMPARISONS, chosen_form, indicator
 from onnxfde.neurons.activations import PRELU, leaky_relu
 
 LARGEST_DEGREE = 32
@@ -61,7 +62,7 @@ class FunctionReading:
         """The function that a node computes."""
         kind = op(node)
         match kind:
-            case "Flatten" | "BatchNormalization":
+            case "Flatten" | "Reshape" | "BatchNormalization":
                 raise NoMatch(f"{kind} '{label(node)}' stands inside the activation")
             case "Identity" | "Dropout":
                 return self.known[node.input[0]]
@@ -69,8 +70,12 @@ class FunctionReading:
                 return self.known[node.input[0]].scaled(-1.0)
             case "Pow":
                 return self.power(node)
+            case "Where":
+                return chosen_form(*(self.operand(node, name) for name in node.input))
             case "Add" | "Sum" | "Sub" | "Mul" | "Max" | "Min" | "Div":
                 return self.combined(node)
+        if kind in COMPARISONS:
+            return self.comparison(node)
         argument, activation = self.known[node.input[0]], activation_of(self.graph, node)
         if activation == PRELU:
             return applied(leaky_relu(self.number(node, node.input[1])), argument)
@@ -95,6 +100,14 @@ class FunctionReading:
                     found = smaller(found, other)
                 case "Div":
                     found = found.times(inverse(other))
+        return found
+
+    def comparison(self, node: NodeProto) -> FunctionForm:
+        """A comparison with a number, as 1 or 0."""
+        first, second = (self.operand(node, name) for name in node.input)
+        found = indicator(op(node), first, second)
+        if found is None:
+            raise NoMatch(f"{op(node)} '{label(node)}' compares no lines of one value")
         return found
 
     def operand(self, node: NodeProto, name: str) -> FunctionForm:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.neurons.frontier import Reduced
-from onnxfde.neurons.held_out import Evidence
+from onnxfde.neurons.held_out import BATCH_WORK, Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.objective import Fit, Forms, Neurons, Objective, Observed, Target, summed
 from onnxfde.neurons.problem import Problem
@@ -29,7 +29,15 @@ OTHER_RIDGE = 1e-6
 Both worked in prototypes."""
 WIDE_RIDGE = 1e-4
 WIDE = 500
-"""Neurons above which a layer is wide."""
+"""Neurons above which a layer is wide. Taken from prototypes; not tuned."""
+WIDE_SHARE = 0.1
+"""The weight of the Gaussian target beside the data at the beginning, in wide layers; in others it
+is 1. Measured on 768-3072-768, 1,536 neurons left: three steps lower the error on test rows by 7 %
+with 0.1 and by 6 % with 1, ten by 11 % and 13 %."""
+LARGE_BATCH_WORK = 1e10
+"""Rows times unknowns of one evaluation on data for other activations than squares, whose descents
+see the same rows all the time. Measured on LeNet-300-100 with 4,000 rows: all of them in place of
+1,000 lower the error on test rows by 4 to 8 %."""
 MOST_RIDGE = 0.01
 """The largest ridge in view of 8 bits, so that the fit itself does not suffer. Chosen; not
 tuned."""
@@ -89,13 +97,23 @@ class FreeLayers:
 
     @cached_property
     def objective(self) -> Objective:
-        """What descents begin with: the Gaussian target alone, or half of it beside the data."""
+        """What descents begin with: the Gaussian target alone, or a share of it beside the data."""
         evidence = self.problem.evidence
         seen: tuple[tuple[Target, float], ...] = ()
+        data = 1 / (1 + self.first_share)
         if self.fitted_to is not None and evidence is not None:
             observed = self.observed(evidence, 0, self.problem.live.incoming.size)
-            seen = ((observed, 0.5),) if observed.total else ()
-        return self.objective_with(seen, 0.5 if seen else 1.0)
+            seen = ((observed, data),) if observed.total else ()
+        return self.objective_with(seen, 1 - data if seen else 1.0)
+
+    @property
+    def first_share(self) -> float:
+        """The weight of the Gaussian target beside the data at the beginning of descents."""
+        return WIDE_SHARE if self._wide else 1.0
+
+    @property
+    def _wide(self) -> bool:
+        return self.problem.live.neurons > WIDE
 
     @cached_property
     def fitted_to(self) -> Evidence | None:
@@ -105,13 +123,17 @@ class FreeLayers:
 
     def observed(self, evidence: Evidence, number: int, width: int) -> Observed:
         """Part `number` of the rows that neurons are fitted to, as a target."""
-        batch = evidence.fitted.batch(number, width)
+        batch = evidence.fitted.batch(number, width, self._batch_work)
         if batch is not evidence.fitted:
             return batch.observed(self.problem.metric, self.problem.layer.activation)
         if not self._observed:
             found = batch.observed(self.problem.metric, self.problem.layer.activation)
             self._observed.append(found)
         return self._observed[0]
+
+    @property
+    def _batch_work(self) -> float:
+        return BATCH_WORK if self.fitted_to is None else LARGE_BATCH_WORK
 
     @cached_property
     def _observed(self) -> list[Observed]:
@@ -129,7 +151,7 @@ class FreeLayers:
         live = self.problem.live
         rows = 0
         if self.fitted_to is not None:
-            rows = self.fitted_to.batch_size(live.incoming.size)
+            rows = self.fitted_to.batch_size(live.incoming.size, self._batch_work)
         return STEP_PRODUCTS * count * (live.neurons + rows) * (live.inputs + live.outputs)
 
     def is_small(self, count: int) -> bool:
@@ -142,8 +164,7 @@ class FreeLayers:
         """What the stored type needs, or the variance that rounding to 8 bits brings."""
         least = RIDGES[self.problem.dtype.name]
         if not self.problem.squares:
-            wide = self.problem.live.neurons > WIDE
-            least = max(least, WIDE_RIDGE if wide else OTHER_RIDGE)
+            least = max(least, WIDE_RIDGE if self._wide else OTHER_RIDGE)
         if not self.problem.int8:
             return least
         return min(rounding_noise(self.problem.live, self.problem.samples), MOST_RIDGE)

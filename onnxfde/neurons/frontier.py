@@ -30,6 +30,10 @@ class Frontier(Protocol):
     def neurons_lossless(self) -> int | None:
         """The fewest neurons that are equal up to rounding; None if the method cannot tell."""
 
+    @property
+    def lossless(self) -> Reduced | None:
+        """The fewest neurons that are equal up to rounding; None when that is all, or unknown."""
+
     def within(self, eps: float) -> Reduced | None:
         """The fewest neurons within ε, or None when that is all of them."""
 

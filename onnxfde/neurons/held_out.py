@@ -78,16 +78,16 @@ class Evidence:
         margin = 1 + 1 / np.sqrt(self.held_out.samples)
         return max(self.error(layer), float(margin * self.held_out.error(layer)))
 
-    def batch(self, number: int, width: int) -> Evidence:
+    def batch(self, number: int, width: int, work: float = BATCH_WORK) -> Evidence:
         """Part `number` of the rows, or all if `width` unknowns times all rows are not too much."""
-        count = -(-len(self.inputs) // self.batch_size(width))
+        count = -(-len(self.inputs) // self.batch_size(width, work))
         order = np.random.default_rng(1).permutation(len(self.inputs)) % count
         pick = order == number % count
         return Evidence(self.inputs[pick], self.outputs[pick]) if count > 1 else self
 
-    def batch_size(self, width: int) -> int:
+    def batch_size(self, width: int, work: float = BATCH_WORK) -> int:
         """The most rows of a part, with so many unknowns."""
-        return min(max(int(BATCH_WORK / width), SMALLEST_BATCH), len(self.inputs))
+        return min(max(int(work / width), SMALLEST_BATCH), len(self.inputs))
 
     def some(self, most: int) -> Evidence:
         """At most so many of the rows."""

@@ -16,10 +16,6 @@ class MergeSearch(Frontier, Protocol):
     def problem(self) -> Problem:
         """What it searches."""
 
-    @property
-    def lossless(self) -> Reduced | None:
-        """The fewest neurons that are equal up to rounding, or None when that is all of them."""
-
     def candidate(self, count: int) -> Reduced:
         """The layer with this many neurons."""
 

@@ -46,7 +46,7 @@ def taught(
         return
     least, width = (np.inf, np.inf), fit.rows.size + fit.outgoing.size
     for number, share in enumerate(SHARES):
-        if share == 1 and layers.fitted_to is not None:
+        if layers.fitted_to is not None and share >= layers.first_share:
             continue
         observed = layers.observed(evidence, number, width)
         samples = len(observed.inputs)

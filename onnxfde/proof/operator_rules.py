@@ -18,7 +18,7 @@ import numpy as np
 from onnxfde.graph.nodes import op
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.activation_curves import Curve, clipped, softmax
-from onnxfde.neurons.activations import GELU, PRELU, TANH_GELU, activation_named, silu
+from onnxfde.neurons.activations import GELU, PRELU, TANH_GELU, activation_named, polynomial, silu
 from onnxfde.neurons.intervals import Interval, Linear, Pair, Uncertified, down, gamma, up
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import OUTWARD
@@ -29,6 +29,8 @@ MOST_UNFOLDED = 25_000_000
 """Entries of a convolution's input when each window is written out: 200 MB in float64. Chosen to
 bound the memory; not tuned."""
 
+LARGEST_POWER = 32
+"""The largest exponent of a Pow that is followed. Chosen; not tuned."""
 SOFTMAX_OF_ONE_AXIS = 13
 """The opset from which on Softmax normalises along one axis (ONNX operator changelog)."""
 
@@ -107,14 +109,17 @@ def divide_rule(call: NodeCall) -> Pair:
 
 
 def power_rule(call: NodeCall) -> Pair:
-    """A square."""
+    """A whole power."""
     exponent = call.inputs[1]
     known = call.fixed(1) if isinstance(exponent, Pair) else np.asarray(exponent)
-    if not np.all(known == 2):
-        raise Uncertified("its exponent is not 2")
+    degree = int(known.flat[0]) if known.size and np.all(np.abs(known) <= LARGEST_POWER) else 0
+    if degree < 1 or not np.all(known == degree):
+        raise Uncertified(f"its exponent is not a whole number from 1 to {LARGEST_POWER}")
     x = call.pair()
     shape = np.broadcast_shapes(x.shape, known.shape)
-    return x.squared().mapped(lambda a: np.broadcast_to(a, shape))
+    single = polynomial((*(0.0,) * degree, 1.0)).curve_of()
+    found = x.squared() if degree == 2 else single(x)
+    return found.mapped(lambda a: np.broadcast_to(a, shape))
 
 
 def weighted_sum(

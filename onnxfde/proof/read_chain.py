@@ -46,6 +46,8 @@ from onnxfde.proof.polynomial_steps import PolynomialStep, polynomial_step
 MOST_CURVED_WEIGHTS = 2**24
 """Weights after which a curved chain ends where it is: all of them are held in float64. Chosen to
 bound the memory; not tuned."""
+COMPUTED = {"BatchNormalization", "Div"}
+"""Operators whose factors are computed from their constants."""
 FACTOR_STEPS = 4
 """Roundings in computing a factor: those of scale / √(var + ε) in a BatchNormalization, and one."""
 
@@ -100,7 +102,7 @@ def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -
     while value != stop and (step := one_back(graph, value, curved)):
         steps.append((step[0], value))
         value = step[1]
-        room -= stored_weights(graph, step[0])
+        room -= weights_in(graph, step[0])
         if curved and room < 0 and stop == "":
             break
     chain = Chain(value)
@@ -118,7 +120,7 @@ def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -
     return chain
 
 
-def stored_weights(graph: Graph, part: NodeProto | Region) -> int:
+def weights_in(graph: Graph, part: NodeProto | Region) -> int:
     """How many weights a Gemm or MatMul has, as far as it is quickly known."""
     if isinstance(part, Region) or op(part) not in AFFINE:
         return 0
@@ -133,7 +135,7 @@ def one_back(
     node = graph.producers.get(value)
     if node is None or value != node.output[0] or graph.is_constant(value):
         return None
-    if op(node) in TRANSPARENT | {"Cast"} or is_square(graph, node):
+    if op(node) in TRANSPARENT | {"Cast"} or (is_square(graph, node) and not curved):
         return node, node.input[0]
     if op(node) in AFFINE:
         constants = [graph.is_constant(name) for name in node.input[:2]]
@@ -146,7 +148,7 @@ def one_back(
     try:
         region = region_behind(graph, value, "", functions=curved)
     except NoMatch:
-        return None
+        return (node, node.input[0]) if is_square(graph, node) else None
     return region, region.first.output[0]
 
 
@@ -180,7 +182,7 @@ def append_function(graph: Graph, chain: Chain, region: Region) -> None:
         chain.current = chain.current.scaled(np.ones(len(core.bias)), core.bias)
     made_of = nodes_signature(graph, parts.argument, parts.core)
     chain.made_of = (*chain.made_of, made_of)
-    function = hidden_function(graph, parts, core)
+    function = hidden_function(graph, parts, core, len(chain.current.weight))
     if not chain.current.finite:
         raise NoMatch("a weight is NaN or infinite")
     chain.bend(chain.current, function, parts.value)
@@ -213,7 +215,9 @@ def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
     if chain.layout not in (None, read.layout) or (chain.flattened and read.layout == "columns"):
         restart_chain(chain, source)
     chain.layout, chain.dtype = read.layout, read.dtype
-    plain = Map(read.weight, read.bias, steps=1)
+    options = attributes(node)
+    scaled = any(options.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
+    plain = Map(read.weight, read.bias, steps=int(scaled))
     try:
         new = with_constants_before(graph, plain, chain.pending, read.layout)
     except NoMatch:
@@ -249,7 +253,8 @@ def with_constants_before(
             continue
         for line in reversed(constants_of(graph, step, after.weight.shape[1], layout)):
             after = after.preceded(*line)
-        after = replace(after, steps=after.steps + FACTOR_STEPS)
+        more = FACTOR_STEPS if op(step) in COMPUTED else 0
+        after = replace(after, steps=after.steps + more)
     return after
 
 
@@ -270,7 +275,8 @@ def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:
     assert chain.layout is not None
     for line in constants_of(graph, node, len(chain.current.weight), chain.layout):
         chain.current = chain.current.scaled(*line)
-    chain.current = replace(chain.current, steps=chain.current.steps + FACTOR_STEPS)
+    more = FACTOR_STEPS if op(node) in COMPUTED else 0
+    chain.current = replace(chain.current, steps=chain.current.steps + more)
     chain.made_of = (*chain.made_of, node_signature(graph, node))
     chain.computed.append(node.output[0])
 

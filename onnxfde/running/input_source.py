@@ -96,6 +96,15 @@ class InputSource:
             found[spec.name] = low[place].astype(np.float64), high[place].astype(np.float64)
         return found
 
+    @property
+    def all_within_box(self) -> bool:
+        """Whether the user gave the range of the inputs, and no row of the data is outside."""
+        if not self.box_given or self.data is None:
+            return self.box_given
+        found = (self.limits_of(spec.name) for spec in self.data.specs)
+        least, most = self.limits
+        return all(low.min() >= least and high.max() <= most for low, high in found)
+
     def limits_of(self, name: str) -> tuple[Array, Array]:
         """The smallest and largest value of each element of an input in all rows of the data."""
         if self.data is not None and self.data.limits is not None:

@@ -83,6 +83,13 @@ def test_what_is_no_layer_is_refused(body: str, reason: str) -> None:
     assert reason in found
 
 
+def test_a_step_that_double_precision_sees_is_no_softplus() -> None:
+    wanted = SPELLINGS["Softplus: Where"]
+    assert (
+        "(Greater, Softplus, Where) make no" in refusals(spelled_layer_model(wanted, "double"))[0]
+    )
+
+
 def test_limits_and_slopes_that_a_caller_gives_are_no_constants() -> None:
     (reason,) = refusals(layer_model("s = PRelu(h, a)", ", float[6] a"))
     assert "PRelu 's' stands before the activation" in reason

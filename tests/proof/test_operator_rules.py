@@ -41,6 +41,7 @@ TAILS = {
     "Mul of values": "t = Sigmoid(h) y = Mul(h, t)",
     "square": "y = Mul(h, h)",
     "Pow": "y = Pow(h, two)",
+    "Pow to an odd power": "y = Pow(h, three)",
     "Add": "t = Relu(h) y = Add(h, t)",
     "Add constant": "y = Add(h, c)",
     "Sub": "t = Relu(h) y = Sub(t, h)",
