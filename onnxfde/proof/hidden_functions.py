@@ -49,8 +49,8 @@ class HiddenFunction:
 
     @property
     def is_square(self) -> bool:
-        """Whether it is the square."""
-        return self.activation == SQUARE
+        """Whether it is the square, and nothing but that."""
+        return self.activation == SQUARE and self.spelled is None
 
     @property
     def curve(self) -> Curve:
@@ -75,12 +75,10 @@ class HiddenFunction:
         """At least |d(h + e) − d(h)|: from the slope of d, if it has no kinks."""
         if self.spelled is None or not x.low.size:
             return 0.0
-        if self.curve.kinks:
-            return 2 * self.deviation(x)
         places, found = self._differences(x)
         steps = np.diff(places)
-        if not np.all(steps > 0):
-            return 2 * self.deviation(x)
+        if self.curve.kinks or not np.all(steps > 0):
+            return np.where(shift.size > 0, 2 * self.deviation(x), 0.0)
         return SAFETY * float(np.max(np.abs(np.diff(found)) / steps)) * shift.size
 
     def _differences(self, x: Interval) -> tuple[FloatArray, FloatArray]:

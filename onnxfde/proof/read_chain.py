@@ -35,6 +35,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.regions import Region, parts_of, region_behind
+from onnxfde.graph.reshapes import check_reshapes
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.proof.affine_bounds import Map
@@ -68,6 +69,8 @@ class Chain:
     signatures: tuple[Signature, ...] = ()
     """What each map is made of; maps with equal signatures are the same function."""
     flattened: bool = False
+    lead: tuple[int, ...] | None = None
+    """The axes before the features as the last Reshape gives them, −1 first; () if not known."""
     joints: list[tuple[int, str, int]] = field(default_factory=list)
     """The number of squares before a joint, its name, and the number of its features."""
     current: Map | None = None
@@ -114,7 +117,7 @@ def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -
                 append_node(graph, chain, part)
         except NoMatch:
             chain = Chain(made)
-    if chain.current is None:
+    if chain.current is None or chain.lead == ():
         return None
     chain.close_map(chain.current)
     return chain
@@ -171,6 +174,10 @@ def append_function(graph: Graph, chain: Chain, region: Region) -> None:
     if chain.current is None or chain.layout is None or chain.dtype is None:
         raise NoMatch("no affine map before the activation")
     parts = parts_of(graph, region)
+    if not parts.core:
+        for node in parts.before:
+            append_node(graph, chain, node)
+        return
     reader = CoreReader(graph, parts, len(chain.current.weight), chain.layout, chain.dtype)
     core = reader.function()
     if core.polynomial is not None:
@@ -186,6 +193,8 @@ def append_function(graph: Graph, chain: Chain, region: Region) -> None:
     if not chain.current.finite:
         raise NoMatch("a weight is NaN or infinite")
     chain.bend(chain.current, function, parts.value)
+    for node in parts.after:
+        append_node(graph, chain, node)
 
 
 def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -198,14 +207,28 @@ def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
         append_map(graph, chain, node)
     elif op(node) in ELEMENTWISE:
         append_constants(graph, chain, node)
+    elif op(node) == "Reshape":
+        append_reshape(graph, chain, node)
     elif op(node) == "Cast":
         if attributes(node)["to"] not in FLOATS:
             raise NoMatch("a cast to integers")
     else:
         check_transparent(graph, node)
         chain.flattened |= op(node) == "Flatten"
-        if chain.flattened and chain.layout == "columns":
+        if chain.flattened and (chain.layout == "columns" or chain.lead is not None):
             raise NoMatch("a Flatten mixes features with other axes")
+
+
+def append_reshape(graph: Graph, chain: Chain, node: NodeProto) -> None:
+    """Add a Reshape that leaves the features where they are."""
+    features = features_read(chain)
+    if features is None or chain.layout is None or chain.flattened:
+        raise NoMatch("a Reshape of a value whose features are not known")
+    check_reshapes(graph, [node], features, chain.layout)
+    constant = graph.constant(node.input[1])
+    lengths = () if constant is None else tuple(constant.values.ravel().tolist())[:-1]
+    known = lengths[:1] == (-1,) and all(length > 0 for length in lengths[1:])
+    chain.lead = lengths if known else ()
 
 
 def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -261,7 +284,7 @@ def with_constants_before(
 def restart_chain(chain: Chain, base: str) -> None:
     """Start a chain again, at a later value."""
     chain.base, chain.maps, chain.signatures, chain.flattened = base, (), (), False
-    chain.functions, chain.hidden = (), ()
+    chain.functions, chain.hidden, chain.lead = (), (), None
     chain.joints, chain.current, chain.pending, chain.made_of = [], None, [], ()
 
 

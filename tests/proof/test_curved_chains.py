@@ -18,6 +18,15 @@ from onnxfde.proof.curved_chains import CurvedChain, curved_change
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.line_bounds import lines_around
 from onnxfde.proof.read_chain import read_chain
+from tests.activation_spellings import (
+    BIAS,
+    NEURONS,
+    SLOPES,
+    WEIGHTS,
+    Wanted,
+    spelled_layer_model,
+)
+from tests.activation_spellings import SPELLINGS as EVERY_SPELLING
 from tests.models import build
 from tests.neurons.activation_rows import ALL_ROWS, ROWS, unit_parameters
 from tests.proof.certificates import (
@@ -26,7 +35,9 @@ from tests.proof.certificates import (
     built,
     certificate,
     floats,
+    integers,
     largest_change,
+    perturbed,
     samples,
     weights,
 )
@@ -211,6 +222,19 @@ def test_functions_of_several_nodes_are_followed_as_exactly_as_they_are_written(
     assert most <= bound(once, fewer) <= 4 * most
 
 
+@pytest.mark.parametrize("wanted", EVERY_SPELLING.values(), ids=EVERY_SPELLING.keys())
+def test_an_exact_merge_is_certified_in_every_spelling(wanted: Wanted) -> None:
+    every = np.arange(NEURONS)
+
+    def with_neurons(neurons: Array, share: float) -> ModelProto:
+        arrays = {"W": WEIGHTS["W"][neurons], "b": WEIGHTS["b"][neurons]}
+        arrays |= {"V": WEIGHTS["V"][:, neurons] * share, "added": BIAS[neurons]}
+        slopes = {"slopes": SLOPES[neurons], "slope_row": SLOPES[None, neurons]}
+        return spelled_layer_model(wanted, "float", **arrays, **slopes)
+
+    assert bound(with_neurons(np.tile(every, 2), 0.5), with_neurons(every, 1.0)) <= 1e-10
+
+
 @pytest.mark.parametrize("name", ["√2 in four digits", "x·clip"])
 def test_what_a_spelling_differs_by_from_the_table_is_counted(name: str) -> None:
     graph = Graph(spelled(SPELLINGS[name], np.arange(6), 1.0))
@@ -265,6 +289,61 @@ def test_a_transformer_block_is_certified() -> None:
     old, new = block(every, 1.0), block(every[:11], 1.0)
     most, _ = largest_change(old, new, samples((1, 5, 8), 30))
     assert most <= bound(old, new) <= 20 * most
+
+
+def test_attention_behind_a_merged_layer_is_bounded_sample_by_sample() -> None:
+    body = (
+        "h = MatMul(x, W) s = Relu(h) q = MatMul(s, V) t = Transpose <perm = [0, 2, 1]> (q) "
+        "a = MatMul(q, t) p = Softmax(a) y = MatMul(p, q)"
+    )
+    found = weights(2, W=(3, 6), V=(6, 4))
+    fewer = {"W": found["W"][:, :5], "V": found["V"][:5] / 4}
+    interface = {"inputs": "float[N,2,3] x", "outputs": "float[N,2,4] y"}
+    found["V"] = found["V"] / 4
+    old, new = (built(body, arrays, **interface) for arrays in (found, fewer))
+    most, _ = largest_change(old, new, samples((1, 2, 3), 50))
+    assert most <= bound(old, new) <= 30 * most
+    mixed = built("t = Transpose(x) y = MatMul(x, t)", {}, inputs="float[N,3] x")
+    assert "mixes the samples" in (certificate(mixed, mixed).unavailable or "")
+
+
+@pytest.mark.parametrize("last", ["outer", "whole", "longer"])
+def test_reshapes_that_keep_the_features_are_followed(last: str) -> None:
+    """keras writes Dense on sequences so; the last Reshape may leave any number of axes."""
+    body = (
+        "q = Reshape(x, flat) a = MatMul(q, W) k = Reshape(a, inner) h = Add(k, b) s = Tanh(h) "
+        f"t = Reshape(s, {last}) y = MatMul(t, V)"
+    )
+    found = weights(2, W=(3, 6), b=(6,), V=(6, 2))
+
+    def dense(neurons: Array, share: float) -> ModelProto:
+        n = len(neurons)
+        arrays = {"W": found["W"][:, neurons], "b": found["b"][neurons]}
+        arrays["V"] = (found["V"][neurons] * share).astype("f")
+        shapes = {"outer": (-1, n), "whole": (-1, 5, n), "longer": (-1, 5, 1, n)}
+        arrays |= {
+            "flat": integers(-1, 3),
+            "inner": integers(-1, 5, n),
+            last: integers(*shapes[last]),
+        }
+        return built(body, arrays, inputs="float[N,5,3] x", outputs="float y")
+
+    every = np.arange(6)
+    old, new = dense(np.tile(every, 2), 0.5), dense(every, 1.0)
+    assert bound(old, new) <= 1e-11
+    fewer = dense(every[:5], 1.0)
+    most, _ = largest_change(new, fewer, samples((1, 5, 3), 30))
+    assert most <= bound(new, fewer) <= 5 * most
+
+
+@pytest.mark.parametrize("middle", ["k = Relu(h) s = Reshape(k, half)", "s = Reshape(h, half)"])
+def test_a_reshape_that_mixes_features_ends_a_chain(middle: str) -> None:
+    body = f"h = MatMul(x, W) {middle} y = MatMul(s, V)"
+    arrays = {**weights(2, W=(3, 6), V=(3, 2)), "half": integers(-1, 3)}
+    old = built(body, arrays, inputs="float[1,3] x", outputs="float y")
+    new = perturbed(old, ("W", "V"))
+    most, _ = largest_change(old, new, samples((1, 3), 50))
+    assert most <= bound(old, new) <= 5 * most
 
 
 def test_a_normalization_does_not_enlarge_a_change_beyond_its_smallest_spread() -> None:

@@ -34,6 +34,7 @@ TAILS = {
     "Gemm with a value as C": "t = MatMul(h, M) y = Gemm <beta = 0.5> (h, M, t)",
     "Gemm transposed": "y = Gemm <transA = 1> (h, R)",
     "MatMul": "y = MatMul(h, M)",
+    "MatMul of values": "t = Relu(h) u = Transpose(t) v = MatMul(h, u) y = MatMul(v, h)",
     "MatMul of a stack": "y = MatMul(S, h)",
     "MatMul after terms of another shape": "t = Add(h, T) y = MatMul(t, M)",
     "Flatten between": "t = Unsqueeze(h, zero64) u = MatMul(t, M) y = Flatten <axis = 2> (u)",

@@ -60,7 +60,7 @@ def test_no_searched_input_exceeds_the_certificate_of_random_networks(depth: int
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_no_searched_input_exceeds_the_certificate_of_any_activation(name: str, depth: int) -> None:
-    pairs = [found_and_certified(depth, seed, name) for seed in range(4)]
+    pairs = [found_and_certified(depth, seed, name) for seed in range(2)]
     assert [seed for seed, pair in enumerate(pairs) if exceeded(*pair)] == []
     assert max(found / certified for found, certified in pairs if certified > 0) > 0.2
 
