@@ -46,6 +46,7 @@ CONSTANTS: dict[str, Any] = {
     "slope": 0.25,
     "slopes": SLOPES,
     "slope_row": SLOPES[None],
+    "minus_slopes": -SLOPES,
     "added": BIAS,
     "cubed": np.full(1, 3.0),
 }
@@ -96,6 +97,11 @@ SPELLINGS: dict[str, Wanted] = {
     "PRelu": Wanted(table.PRELU, "s = PRelu(h, slopes)", unit_parameters=(SLOPES,)),
     "PRelu, slopes in a row": Wanted(
         table.PRELU, "s = PRelu(h, slope_row)", unit_parameters=(SLOPES,)
+    ),
+    "PRelu of keras": Wanted(
+        table.PRELU,
+        "p = Relu(h) n = Neg(h) q = Relu(n) r = Mul(minus_slopes, q) s = Add(p, r)",
+        unit_parameters=(SLOPES,),
     ),
     "ReLU²: Mul": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(r, r)"),
     "ReLU²: Pow": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Pow(r, two)"),

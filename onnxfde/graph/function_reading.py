@@ -8,7 +8,7 @@ The nodes stay in the graph when neurons are merged, so their constants must fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +38,18 @@ MOST_TERMS = 64
 """Most terms of a normal form. Chosen; not tuned."""
 
 
-def function_of(graph: Graph, core: Iterable[NodeProto], argument: str, value: str) -> FunctionForm:
-    """A value as a function of the argument; NoMatch says what cannot be read."""
-    reading = FunctionReading(graph, {argument: H})
+def function_of(
+    graph: Graph,
+    core: Iterable[NodeProto],
+    argument: str,
+    value: str,
+    numbers: Mapping[str, float] | None = None,
+) -> FunctionForm:
+    """A value as a function of the argument; NoMatch says what cannot be read.
+
+    `numbers`: what constants with one number per feature are for a single feature.
+    """
+    reading = FunctionReading(graph, {argument: H}, numbers or {})
     for node in core:
         form = reading.result(node)
         if form.degree > LARGEST_DEGREE or len(form.terms) > MOST_TERMS:
@@ -57,6 +66,7 @@ class FunctionReading:
 
     graph: Graph
     known: dict[str, FunctionForm]
+    numbers: Mapping[str, float]
 
     def result(self, node: NodeProto) -> FunctionForm:
         """The function that a node computes."""
@@ -118,9 +128,12 @@ class FunctionReading:
 
     def number(self, node: NodeProto, name: str) -> float:
         """A constant that is a single number."""
+        if name in self.numbers:
+            return self.numbers[name]
         constant = self.graph.constant(name)
-        assert constant is not None
-        value = next(known for known in node.input if known in self.known)
+        value = next((known for known in node.input if known in self.known), None)
+        if constant is None or value is None:
+            raise NoMatch(f"{op(node)} '{label(node)}' reads '{name}', which is not known here")
         if constant.values.size != 1:
             shape = "×".join(map(str, constant.values.shape))
             raise NoMatch(
@@ -134,7 +147,7 @@ class FunctionReading:
     def power(self, node: NodeProto) -> FunctionForm:
         """A whole power."""
         exponent = self.number(node, node.input[1])
-        if exponent != round(exponent) or not 1 <= exponent <= LARGEST_DEGREE:
+        if exponent not in range(1, LARGEST_DEGREE + 1):
             raise NoMatch(
                 f"Pow '{label(node)}' has the exponent {exponent:g}; only whole numbers from 1 to "
                 f"{LARGEST_DEGREE} are read"

@@ -103,6 +103,8 @@ class Match:
     """The value that the layer makes."""
     reshapes: tuple[NodeProto, ...] = ()
     """Nodes between the maps that give the hidden values another shape."""
+    replaced: Parts | None = None
+    """The nodes in whose place one operator with the neurons' parameters has to be written."""
     spelling: Spelling | None = None
     """The polynomial whose square was completed to make `layer`; None if it is a square already."""
 
@@ -220,9 +222,9 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     source = activation_input(first, incoming.layout)
     result = str((outgoing.carrier or second).output[0])
     reshapes = tuple(n for n in region.nodes if op(n) == "Reshape")
-    return Match(
-        label(first), incoming, node, outgoing, layer, values, source, result, reshapes, spelling
-    )
+    replaced = parts if core.taken_apart else None
+    ends = (source, result, reshapes, replaced, spelling)
+    return Match(label(first), incoming, node, outgoing, layer, values, *ends)
 
 
 def check_broadcasting(graph: Graph, first: NodeProto, parts: Parts, second: NodeProto) -> None:
