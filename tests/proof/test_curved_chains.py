@@ -255,6 +255,7 @@ def test_an_exact_merge_is_certified_in_every_spelling(wanted: Wanted) -> None:
         arrays = {"W": WEIGHTS["W"][neurons], "b": WEIGHTS["b"][neurons]}
         arrays |= {"V": WEIGHTS["V"][:, neurons] * share, "added": BIAS[neurons]}
         slopes = {"slopes": SLOPES[neurons], "slope_row": SLOPES[None, neurons]}
+        slopes["minus_slopes"] = -SLOPES[neurons]
         return spelled_layer_model(wanted, "float", **arrays, **slopes)
 
     assert bound(with_neurons(np.tile(every, 2), 0.5), with_neurons(every, 1.0)) <= 1e-10
