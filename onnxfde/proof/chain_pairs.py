@@ -20,8 +20,9 @@ from onnxfde.graph.model import Graph
 from onnxfde.neurons.intervals import Pair
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.chain_bounds import chain_change
+from onnxfde.proof.chains import Chain
 from onnxfde.proof.curved_chains import CurvedChain, curved_change
-from onnxfde.proof.read_chain import Chain, read_chain
+from onnxfde.proof.read_chain import may_be_curved, read_chain
 
 Side = tuple[Graph, str]
 """A graph and the name of a value in it."""
@@ -43,6 +44,8 @@ def read_both_chains(original: Side, result: Side) -> tuple[Chain, Chain] | None
 
 def read_both_curved_chains(original: Side, result: Side) -> tuple[Chain, Chain] | None:
     """The chains with other activations than squares that make a value of each graph."""
+    if not may_be_curved(*original):
+        return None
     old, new = (read_chain(*side, curved=True) for side in (original, result))
     if old is None or new is None or not old.curved:
         return None

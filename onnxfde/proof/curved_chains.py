@@ -33,6 +33,7 @@ from onnxfde.proof.difference_forms import (
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.neuron_pairs import PROBES, NeuronPairs, found_pairs
 from onnxfde.proof.polynomial_change import polynomial_change
+from onnxfde.proof.quadratic_change import quadratic_change
 
 MOST_LINE_WORK = 6e10
 """Multiplications that following forms back may take: six seconds at 1e10 per second; if it would
@@ -84,8 +85,9 @@ def curved_change(
         return value, change
     if len(before.functions) == 1 and shift.is_zero:
         layers = [(c.maps[0], c.functions[0], c.maps[1]) for c in (before, after)]
-        found = polynomial_change(layers[0], layers[1], hull(x))
-        moved = moved if found is None else moved.meet(found)
+        both = polynomial_change(layers[0], layers[1], hull(x)), forms.by_parabolas()
+        for found in both:
+            moved = moved if found is None else moved.meet(found)
     return value, change.meet(spread(moved, value))
 
 
@@ -199,6 +201,14 @@ class ChainForms:
         rows = np.arange(len(self.before.maps[-1].weight))
         minus = Rows(rows, -np.ones(len(rows)))
         return self.own_range(j, new_side=False), self.bounded(j, minus, Rows.all_of(rows))
+
+    def by_parabolas(self) -> Interval | None:
+        """The range of the outputs' change, if there is one layer and that is affordable."""
+        rows = np.arange(len(self.before.maps[-1].weight))
+        form = self.form(1, Rows(rows, -np.ones(len(rows))), Rows.all_of(rows))
+        functions = self.before.functions[0], self.after.functions[0]
+        maps = self.before.maps[0], self.after.maps[0]
+        return quadratic_change(form, self.layers[0], functions, maps, self.x)
 
     def own_range(self, j: int, new_side: bool, rows: Indices | None = None) -> Interval:
         """The range of what map j makes of one network, or of some rows of it."""

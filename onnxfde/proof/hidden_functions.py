@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.activation_patterns import activation_of
+from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.core_functions import CoreFunction
 from onnxfde.graph.inner_nodes import TRANSPARENT
 from onnxfde.graph.model import Graph
@@ -31,6 +32,8 @@ from onnxfde.proof.node_signatures import Signature, nodes_signature
 
 PLACES = 2001
 """Places at which a function is compared with the row of the table. Chosen; not tuned."""
+EXACTLY = 1e-15
+"""The relative difference between the same two products that is put down to their order."""
 SAFETY = 2
 """How much larger than what is found between two places the difference may be. Chosen: the
 difference is about as smooth as the function, so it is far less; not tuned."""
@@ -115,10 +118,27 @@ def hidden_function(graph: Graph, parts: Parts, core: CoreFunction, neurons: int
         for node in parts.core:
             read = [known[name] for name in node.input if name]
             known[node.output[0]] = node_value(graph, node, read)
-        return np.ravel(known[parts.value])
+        return np.reshape(known[parts.value], (len(x), -1))
 
+    if core.unit_parameters:
+        check_exactly(spelled, core)
+        return HiddenFunction(core.activation, core.unit_parameters)
     made_of = nodes_signature(graph, parts.argument, parts.core)
-    return HiddenFunction(core.activation, core.unit_parameters, spelled, made_of)
+    return HiddenFunction(
+        core.activation, spelled=lambda x: spelled(x[:, None])[:, 0], made_of=made_of
+    )
+
+
+def check_exactly(spelled: Callable[[FloatArray], FloatArray], core: CoreFunction) -> None:
+    """Refuse nodes with numbers for each neuron that compute anything else than the activation.
+
+    Such functions are made of two straight lines that meet at 0.
+    """
+    places = np.linspace(-8.0, 8.0, 17)[:, None]
+    expected = core.activation.value(places, *core.unit_parameters)
+    found = spelled(places)
+    if found.shape != expected.shape or not np.allclose(found, expected, rtol=EXACTLY, atol=0):
+        raise NoMatch("its constants are not exactly those of the activation")
 
 
 def node_value(graph: Graph, node: NodeProto, read: list[Array]) -> Array:

@@ -1,6 +1,6 @@
-"""Activations between two parallel lines.
+"""Activations between two parallel lines or parabolas.
 
-    σ(t) ∈ a·t + [low, high]      for all t of an interval
+    σ(t) ∈ a·t (+ q·t²) + [low, high]      for all t of an interval
 
 An interval is cut into pieces. On each of them σ(t) − a·t lies below the lines of steepest slope
 through its ends, p upwards from the left and q downwards from the right, and so below the point
@@ -24,6 +24,8 @@ BoolArray = npt.NDArray[np.bool_]
 PIECES = 16
 """Pieces of an interval: the bound is then too large by about 1/PIECES² of itself. Chosen; not
 tuned."""
+FINE_PIECES = 64
+"""The same for parabolas, which are far closer to smooth functions. Chosen; not tuned."""
 TILTS = (0.0, 0.1, 0.25, -0.1, -0.25)
 """How far the slopes that are tried are from that of the chord towards the steepest (or the least
 steep) slope. The chord is best for convex and concave functions; for Tanh on [−5, 5] a steeper line
@@ -34,6 +36,15 @@ brings the lines 20 % closer. Chosen; not tuned."""
 class Lines:
     """σ(t) ∈ slope·t + rest, one for each neuron."""
 
+    slope: FloatArray
+    rest: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Parabolas:
+    """σ(t) ∈ bend·t² + slope·t + rest, one for each neuron."""
+
+    bend: FloatArray
     slope: FloatArray
     rest: Interval
 
@@ -51,9 +62,9 @@ class CutCurve:
     """Which pieces a jump may be in, so that their slopes say nothing."""
 
     @classmethod
-    def of(cls, curve: Curve, x: Interval) -> CutCurve:
+    def of(cls, curve: Curve, x: Interval, count: int = PIECES) -> CutCurve:
         """The curve over each interval, cut into pieces and at kinks."""
-        shares = np.linspace(0.0, 1.0, PIECES + 1)[:, None]
+        shares = np.linspace(0.0, 1.0, count + 1)[:, None]
         evenly = x.low + shares * (x.high - x.low)
         kinks = [np.broadcast_to(kink, x.shape) for kink in curve.kinks]
         places = np.sort(np.clip([*evenly, *kinks], x.low, x.high), axis=0)
@@ -64,29 +75,36 @@ class CutCurve:
         values = curve.range(Interval.point(places))
         return cls(places, values, curve.slope(pieces), curve.range(pieces), broken)
 
-    def beside(self, slope: FloatArray) -> Interval:
-        """The range of σ(t) − slope·t over each interval."""
+    def beside(self, slope: FloatArray, bend: FloatArray | float = 0.0) -> Interval:
+        """The range of σ(t) − slope·t − bend·t² over each interval."""
         pieces = Interval(self.places[:-1], self.places[1:])
-        line = Interval.point(np.broadcast_to(slope, pieces.shape))
-        found = self.inside - line * pieces
-        closer = found.meet(self._between_slopes(slope))
+        found = self.inside - parabola(slope, bend, pieces)
+        closer = found.meet(self._between_slopes(slope, bend))
         found = Interval(
             np.where(self.broken, found.low, closer.low),
             np.where(self.broken, found.high, closer.high),
         )
         return Interval(found.low.min(axis=0), found.high.max(axis=0))
 
-    def _between_slopes(self, slope: FloatArray) -> Interval:
-        gaps = self.values - Interval.point(np.broadcast_to(slope, self.places.shape)) * (
-            Interval.point(self.places)
-        )
+    def _between_slopes(self, slope: FloatArray, bend: FloatArray | float) -> Interval:
+        gaps = self.values - parabola(slope, bend, Interval.point(self.places))
         length = np.diff(self.places, axis=0)
-        rise, fall = self.slopes.high - slope, self.slopes.low - slope
+        steep = slope + 2 * bend * self.places
+        rise = self.slopes.high - np.minimum(steep[:-1], steep[1:])
+        fall = self.slopes.low - np.maximum(steep[:-1], steep[1:])
         high = summit(gaps.high[:-1], gaps.high[1:], rise, fall, length)
         low = -summit(-gaps.low[:-1], -gaps.low[1:], -fall, -rise, length)
         size = gaps.size[:-1] + gaps.size[1:] + (np.abs(rise) + np.abs(fall)) * length
-        size = size + np.abs(slope) * length
-        return Interval(low, high).widened(FUNCTION_STEPS * UNIT * size)
+        most = np.abs(slope) + 2 * np.abs(bend) * np.maximum(
+            *np.abs((self.places[0], self.places[-1]))
+        )
+        return Interval(low, high).widened(FUNCTION_STEPS * UNIT * (size + most * length))
+
+
+def parabola(slope: FloatArray, bend: FloatArray | float, x: Interval) -> Interval:
+    """The range of slope·t + bend·t²."""
+    line = Interval.point(np.broadcast_to(slope, x.shape)) * x
+    return line + Interval.point(np.broadcast_to(bend, x.shape)) * x.squared()
 
 
 def summit(
@@ -119,3 +137,15 @@ def lines_around(curve: Curve, x: Interval) -> Lines:
             np.where(closer, found.low, rest.low), np.where(closer, found.high, rest.high)
         )
     return Lines(best, rest)
+
+
+def parabolas_around(curve: Curve, x: Interval) -> Parabolas:
+    """Two parallel parabolas around a curve, from its first three Chebyshev coefficients."""
+    angles = (np.arange(FINE_PIECES) + 0.5) * np.pi / FINE_PIECES
+    middle, half = x.mid, x.rad
+    values = curve.function(middle + half * np.cos(angles)[:, None])
+    first, second = (np.mean(2 * values * np.cos(k * angles)[:, None], axis=0) for k in (1, 2))
+    some = half > 0
+    bend = np.divide(2 * second, half**2, out=np.zeros_like(half), where=some)
+    slope = np.divide(first, half, out=np.zeros_like(half), where=some) - 2 * bend * middle
+    return Parabolas(bend, slope, CutCurve.of(curve, x, FINE_PIECES).beside(slope, bend))

@@ -22,10 +22,11 @@ from onnxfde.graph.protos import NodeProto
 from onnxfde.neurons.intervals import Box, Pair, Uncertified
 from onnxfde.proof.batch_axis import Batch, batch_of, check_chain
 from onnxfde.proof.chain_pairs import Side, chain_pair, read_both_chains, read_both_curved_chains
+from onnxfde.proof.chains import Chain
 from onnxfde.proof.input_box import input_interval
 from onnxfde.proof.node_call import NodeCall, Value, as_value
 from onnxfde.proof.operator_table import apply_operator
-from onnxfde.proof.read_chain import Chain, skip_idle_nodes
+from onnxfde.proof.read_chain import skip_idle_nodes
 
 NamePair = tuple[str, str]
 """The names of a value in the original and in the result."""

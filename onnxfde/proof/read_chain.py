@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,12 +33,19 @@ from onnxfde.graph.match import activation_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.graph.regions import Region, parts_of, region_behind
+from onnxfde.graph.regions import (
+    FUNCTIONS,
+    Region,
+    is_power,
+    is_product,
+    parts_of,
+    region_behind,
+)
 from onnxfde.graph.reshapes import check_reshapes
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.proof.affine_bounds import Map
-from onnxfde.proof.chain_bounds import Maps
+from onnxfde.proof.chains import Chain, features_read, restart_chain
 from onnxfde.proof.hidden_functions import HiddenFunction, hidden_function
 from onnxfde.proof.node_signatures import Signature, node_signature, nodes_signature
 from onnxfde.proof.polynomial_steps import PolynomialStep, polynomial_step
@@ -53,49 +59,15 @@ FACTOR_STEPS = 4
 """Roundings in computing a factor: those of scale / √(var + ε) in a BatchNormalization, and one."""
 
 
-@dataclass
-class Chain:
-    """A chain in a graph, which grows node by node: the value it reads and the maps it applies."""
-
-    base: str
-    layout: Layout | None = None
-    maps: Maps = ()
-    functions: tuple[HiddenFunction, ...] = ()
-    """What stands between the maps."""
-    hidden: tuple[str, ...] = ()
-    """The values that the functions make; "" where a completed square makes another one."""
-    dtype: np.dtype[Any] | None = None
-    """The type of the last weights."""
-    signatures: tuple[Signature, ...] = ()
-    """What each map is made of; maps with equal signatures are the same function."""
-    flattened: bool = False
-    lead: tuple[int, ...] | None = None
-    """The axes before the features as the last Reshape gives them, −1 first; () if not known."""
-    joints: list[tuple[int, str, int]] = field(default_factory=list)
-    """The number of squares before a joint, its name, and the number of its features."""
-    current: Map | None = None
-    """The map that is being read, which has no square after it yet."""
-    made_of: Signature = ()
-    """What `current` is made of."""
-    pending: list[NodeProto | PolynomialStep] = field(default_factory=list)
-    """Factors and terms that come before the first Gemm or MatMul of a map."""
-    computed: list[str] = field(default_factory=list)
-    """Values computed by the last Gemm or MatMul and since then."""
-
-    @property
-    def curved(self) -> bool:
-        """Whether there are other functions than squares between the maps."""
-        return not all(function.is_square for function in self.functions)
-
-    def bend(self, last: Map, function: HiddenFunction, value: str) -> None:
-        """End the map that is being read with a function behind it."""
-        self.close_map(last)
-        self.functions, self.hidden = (*self.functions, function), (*self.hidden, value)
-
-    def close_map(self, last: Map) -> None:
-        """End the map that is being read."""
-        self.maps, self.signatures = (*self.maps, last), (*self.signatures, self.made_of)
-        self.current, self.made_of = None, ()
+def may_be_curved(graph: Graph, value: str) -> bool:
+    """Whether a chain may have other functions than squares, told from its nodes alone."""
+    while step := one_back(graph, value, curved=True):
+        part, value = step
+        if isinstance(part, Region):
+            other = any(op(node) in FUNCTIONS or is_power(graph, node) for node in part.nodes)
+            if other or sum(is_product(graph, node) for node in part.nodes) > 1:
+                return True
+    return False
 
 
 def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -> Chain | None:
@@ -260,12 +232,6 @@ def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
     chain.pending, chain.computed = [], [node.output[0]]
 
 
-def features_read(chain: Chain) -> int | None:
-    """How many features the next map of a chain reads, unless a factor turns one into several."""
-    last = chain.current or (chain.maps[-1] if chain.maps else None)
-    return None if last is None else len(last.weight)
-
-
 def with_constants_before(
     graph: Graph, after: Map, pending: Sequence[NodeProto | PolynomialStep], layout: Layout
 ) -> Map:
@@ -279,13 +245,6 @@ def with_constants_before(
         more = FACTOR_STEPS if op(step) in COMPUTED else 0
         after = replace(after, steps=after.steps + more)
     return after
-
-
-def restart_chain(chain: Chain, base: str) -> None:
-    """Start a chain again, at a later value."""
-    chain.base, chain.maps, chain.signatures, chain.flattened = base, (), (), False
-    chain.functions, chain.hidden, chain.lead = (), (), None
-    chain.joints, chain.current, chain.pending, chain.made_of = [], None, [], ()
 
 
 def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:

@@ -14,9 +14,9 @@ from onnxfde.neurons.intervals import Interval
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.certificate import cheap_to_certify
-from onnxfde.proof.curved_chains import CurvedChain, curved_change
+from onnxfde.proof.curved_chains import ChainForms, CurvedChain, curved_change
 from onnxfde.proof.hidden_functions import HiddenFunction
-from onnxfde.proof.line_bounds import lines_around
+from onnxfde.proof.line_bounds import lines_around, parabolas_around
 from onnxfde.proof.read_chain import read_chain
 from tests.activation_spellings import (
     BIAS,
@@ -69,7 +69,7 @@ def change(old: CurvedChain, new: CurvedChain) -> FloatArray:
 
 
 @pytest.mark.parametrize("row", ALL_ROWS.values(), ids=ALL_ROWS.keys())
-def test_two_parallel_lines_hold_an_activation_between_them(row: Activation) -> None:
+def test_parallel_lines_and_parabolas_hold_an_activation_between_them(row: Activation) -> None:
     rng, count = np.random.default_rng(1), 120
     ends = np.sort(rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-3, 1, count), axis=0)
     ends[1, :10] = ends[0, :10]
@@ -79,6 +79,11 @@ def test_two_parallel_lines_hold_an_activation_between_them(row: Activation) -> 
     above = row.value(places, *given) - found.slope * places
     assert np.all(found.rest.low <= above)
     assert np.all(above <= found.rest.high)
+    closer = parabolas_around(row.curve_of(*given), Interval(ends[0], ends[1]))
+    beside = row.value(places, *given) - closer.slope * places - closer.bend * places**2
+    slack = 1e-14 * (np.abs(closer.slope * places) + np.abs(closer.bend) * places**2)
+    assert np.all(closer.rest.low <= beside + slack)
+    assert np.all(beside - slack <= closer.rest.high)
     if row.name != "ThresholdedRelu":
         wide, reached = found.rest.high - found.rest.low, np.ptp(above, axis=0)
         assert np.all(wide <= 1.3 * reached + 1e-9 * (1 + found.rest.size))
@@ -138,6 +143,26 @@ def run(network: CurvedChain, x: FloatArray) -> FloatArray:
     for f, function in zip(network.maps, network.functions, strict=False):
         x = function.value(x @ f.weight.T + f.bias)
     return np.asarray(x @ network.maps[-1].weight.T + network.maps[-1].bias)
+
+
+@pytest.mark.parametrize("row", [RELU, GELU])
+def test_layers_that_were_fitted_to_each_other_are_closer_than_lines_show(row: Activation) -> None:
+    """Where quadratic parts cancel: most neurons go, and the others make up for them."""
+    rng = np.random.default_rng(5)
+    w, b, v = rng.normal(size=(40, 2)), rng.normal(size=40), rng.normal(size=(2, 40))
+    x = np.vstack([rng.uniform(-1, 1, (2000, 2)), rng.choice([-1.0, 1.0], (20, 2))])
+    hidden = np.c_[row.value(x @ w[:25].T + b[:25]), np.ones(len(x))]
+    old = chain(row, Map(w, b), Map(v, np.zeros(2)))
+    fit = np.linalg.lstsq(hidden, run(old, x), rcond=1e-4)[0]
+    new = chain(row, Map(w[:25], b[:25]), Map(np.ascontiguousarray(fit[:-1].T), fit[-1]))
+    forms = ChainForms(old, new, (False,) * 2, Interval(-np.ones(2), np.ones(2)), flat(2))
+    forms.follow_all()
+    by_lines, by_both = forms.outputs()[1].size.max(), change(old, new).max()
+    assert np.abs(run(new, x) - run(old, x)).max() <= by_both <= 0.8 * by_lines
+
+
+def flat(inputs: int) -> Interval:
+    return Interval.point(np.zeros(inputs))
 
 
 def test_neurons_that_a_polynomial_can_do_without_need_no_partner() -> None:
@@ -230,6 +255,7 @@ def test_an_exact_merge_is_certified_in_every_spelling(wanted: Wanted) -> None:
         arrays = {"W": WEIGHTS["W"][neurons], "b": WEIGHTS["b"][neurons]}
         arrays |= {"V": WEIGHTS["V"][:, neurons] * share, "added": BIAS[neurons]}
         slopes = {"slopes": SLOPES[neurons], "slope_row": SLOPES[None, neurons]}
+        slopes["minus_slopes"] = -SLOPES[neurons]
         return spelled_layer_model(wanted, "float", **arrays, **slopes)
 
     assert bound(with_neurons(np.tile(every, 2), 0.5), with_neurons(every, 1.0)) <= 1e-10
