@@ -18,7 +18,7 @@ from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
-from onnxfde.lumping.threshold_frontier import ThresholdFrontier
+from onnxfde.lumping.threshold_frontier import ThresholdFrontier, threshold_fault
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.elimination_search import EliminationSearch
@@ -286,13 +286,16 @@ def frontier_of(
 ) -> Frontier:
     """The frontier of a layer by the method that the options ask for."""
     if options.semantics != "budget":
+        erode, chosen = options.semantics == "erode", (options.relation, options.quotient_used)
+        if fault := threshold_fault(problem.layer.activation, *chosen, erode):
+            raise NoMatch(fault)
         return ThresholdFrontier(
             problem,
             relation=options.relation,
             norm=options.norm,
             linkage=options.linkage,
             quotient=options.quotient_used,
-            erode=options.semantics == "erode",
+            erode=erode,
             progress=progress,
         )
     problem = problem.with_prior()

@@ -163,13 +163,15 @@ class MergeNeurons(MergeOptions):
     def remark(self, study: LayerStudy, reduced: Reduced | None) -> str | None:
         """What to know about a layer: of its inputs, of the search, and of what data would give."""
         before = study.problem.layer.neurons
-        after = reduced.layer.neurons if reduced else before
-        unasked = self.count_of(before) is None and self.eps_given(study.problem.name) is None
+        counted = self.count_of(before) is not None
         found = [study.remarks]
         if study.holds_in_range_only(reduced):
             found.append(IN_RANGE_ONLY)
         if study.lossless_unless_asked and self.semantics == "budget":
-            found.append(ASK_FOR_DATA if unasked else FEW_LEFT if 2 * after < before else None)
+            if not counted and self.eps_given(study.problem.name) is None:
+                found.append(ASK_FOR_DATA)
+            elif reduced and 2 * reduced.layer.neurons < before:
+                found.append(None if reduced is study.frontier.lossless else FEW_LEFT)
         return "; ".join(filter(None, found)) or None
 
 

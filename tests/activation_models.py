@@ -7,37 +7,10 @@ from typing import Any
 import numpy as np
 
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import (
-    ACTIVATIONS,
-    Activation,
-    activation_named,
-    clip,
-    hard_sigmoid,
-    leaky_relu,
-    polynomial,
-    scaled_activation,
-    silu,
-)
+from onnxfde.neurons.activations import Activation, activation_named
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Array, FloatArray
 from tests.models import build
-
-TABLE: tuple[Activation, ...] = (
-    *(activation_named(name) for name in ACTIVATIONS if name not in ("Polynomial", "Clip")),
-    polynomial((0.5, 0.0, 0.0, 2.0)),
-    polynomial((0.5, -1.0, 0.0, 2.0, 1.0)),
-    polynomial((1.0, 2.0)),
-    clip(-1.0, 1.0),
-    clip(0.0, 6.0),
-    clip(most=2.0),
-    leaky_relu(0.3),
-    hard_sigmoid(1 / 6, 0.5),
-    hard_sigmoid(0.2, 0.4),
-    silu(1.702),
-    scaled_activation(leaky_relu(0.2), 3.0),
-    scaled_activation(activation_named("PRelu"), -2.0),
-)
-"""Every activation of the table, some with several constants."""
 
 
 def planted_factors(activation: Activation, count: int, rng: np.random.Generator) -> FloatArray:

@@ -33,6 +33,7 @@ CONSTANTS: dict[str, Any] = {
     "three": 3.0,
     "four": 4.0,
     "six": 6.0,
+    "twenty": 20.0,
     "tenth": 0.1,
     "sixth": 1 / 6,
     "low": -0.75,
@@ -45,6 +46,7 @@ CONSTANTS: dict[str, Any] = {
     "slope": 0.25,
     "slopes": SLOPES,
     "slope_row": SLOPES[None],
+    "minus_slopes": -SLOPES,
     "added": BIAS,
     "cubed": np.full(1, 3.0),
 }
@@ -89,13 +91,22 @@ SPELLINGS: dict[str, Wanted] = {
         table.leaky_relu(0.25),
         "p = Relu(h) n = Neg(h) q = Relu(n) r = Mul(q, slope) s = Sub(p, r)",
     ),
+    "LeakyRelu: Where": Wanted(
+        table.leaky_relu(0.25), "p = Mul(h, slope) q = Less(zero, h) s = Where(q, h, p)"
+    ),
     "PRelu": Wanted(table.PRELU, "s = PRelu(h, slopes)", unit_parameters=(SLOPES,)),
     "PRelu, slopes in a row": Wanted(
         table.PRELU, "s = PRelu(h, slope_row)", unit_parameters=(SLOPES,)
     ),
+    "PRelu of keras": Wanted(
+        table.PRELU,
+        "p = Relu(h) n = Neg(h) q = Relu(n) r = Mul(minus_slopes, q) s = Add(p, r)",
+        unit_parameters=(SLOPES,),
+    ),
     "ReLU²: Mul": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(r, r)"),
     "ReLU²: Pow": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Pow(r, two)"),
     "ReLU²: x·Relu(x)": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(h, r)"),
+    "|x|²": Wanted(table.SQUARE, "p = Abs(h) s = Pow(p, two)"),
     "Abs": Wanted(table.ABS, "s = Abs(h)"),
     "Abs: Max": Wanted(table.ABS, "n = Neg(h) s = Max(h, n)"),
     "Clip": Wanted(table.clip(-0.75, 1.25), "s = Clip(h, low, high)"),
@@ -112,6 +123,9 @@ SPELLINGS: dict[str, Wanted] = {
     "ThresholdedRelu": Wanted(table.thresholded_relu(), "s = ThresholdedRelu(h)"),
     "ThresholdedRelu 0.5": Wanted(
         table.thresholded_relu(0.5), "s = ThresholdedRelu <alpha = 0.5> (h)"
+    ),
+    "ThresholdedRelu: Where": Wanted(
+        table.thresholded_relu(0.5), "p = LessOrEqual(h, half) s = Where(p, zero, h)"
     ),
     "HardSigmoid": Wanted(table.hard_sigmoid(f32(0.2), 0.5), "s = HardSigmoid(h)"),
     "HardSigmoid 0.25, 0.4": Wanted(
@@ -139,6 +153,11 @@ SPELLINGS: dict[str, Wanted] = {
     "Softsign": Wanted(table.SOFTSIGN, "s = Softsign(h)"),
     "Softsign: Div": Wanted(table.SOFTSIGN, "p = Abs(h) q = Add(p, one) s = Div(h, q)"),
     "Softplus": Wanted(table.SOFTPLUS, "s = Softplus(h)"),
+    "Softplus: Where": Wanted(
+        table.SOFTPLUS,
+        "p = Softplus(h) q = Greater(h, twenty) s = Where(q, h, p)",
+        kinds=("float", "float16"),
+    ),
     "Elu": Wanted(table.elu(), "s = Elu(h)"),
     "Elu 0.5": Wanted(table.elu(0.5), "s = Elu <alpha = 0.5> (h)"),
     "Selu": Wanted(table.selu(), "s = Selu(h)"),

@@ -10,6 +10,18 @@ from benchmarks.activations.cells import SHARES, Cell, Found, compared
 from benchmarks.activations.methods import METHODS
 from benchmarks.activations.page import groups
 
+COLORS = {
+    "no data": "C0",
+    "1,000 inputs": "C1",
+    "4,000 inputs": "C2",
+    "structured magnitude": "0.75",
+    "Torch-Pruning": "C5",
+    "onnxsim": "C6",
+    "onnxsim Wanda, 1,000 inputs": "C4",
+    "interpolative, 1,000 inputs": "black",
+}
+"""The color of every method: for onnxfde what it knows, for the others their names."""
+
 
 def curve(found: Found, nets: tuple[str, ...], method: str) -> list[tuple[float, float]]:
     """Percent of parameters left and the relative error, for the sizes that were run."""
@@ -27,9 +39,12 @@ def panel(axes: Any, found: Found, name: str, nets: tuple[str, ...]) -> None:
     """One network."""
     for method in filter(compared, METHODS):
         points = curve(found, nets, method)
-        style = {"minimal": "o-", "refit": "s--"}.get(method.split(",")[0], ".:")
+        kind, _, known = method.partition(", ")
+        style = {"minimal": "o-", "refit": "s--"}.get(kind, ".:")
+        color = COLORS[method if style == ".:" else known]
         if points:
-            axes.plot(*zip(*points, strict=True), style, label=method, markersize=4)
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, style, color=color, label=method, markersize=4)
     axes.set(title=name, xlabel="parameters left, %", ylabel="relative error", yscale="log")
 
 

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 def demo_command(
     network: Annotated[
-        DemoName, typer.Argument(help="digits: 64-128-64-10 with ReLU; gly: 7-120-7 with x².")
-    ] = "gly",
+        DemoName,
+        typer.Argument(
+            metavar="[digits|gly]", help="digits: 64-128-64-10 with ReLU; gly: 7-120-7 with x²."
+        ),
+    ] = "digits",
     eps: Annotated[
         float, typer.Option(metavar="EPS", help="Allowed relative change of a layer's output.")
     ] = 0.1,

@@ -28,10 +28,12 @@ def show_inspection(found: Inspection, seconds: Mapping[str, float]) -> None:
             out,
             *([inspection_grid(found.layers, sizes)] for sizes in SIZES),
         )
+        bounded = any(any(layer.fewest_at.values()) for layer in found.layers)
+        limit = ", but no method can go below 'at least'" if bounded else ""
         print_line(
             out,
-            "Neurons left by merging, by ε (the allowed change). optimize usually leaves fewer, "
-            "but no method can go below 'at least'.",
+            "Neurons left by merging, by ε (the allowed change). optimize usually leaves fewer"
+            f"{limit}.",
         )
     show_remarks(out, found.layers)
     show_refusals(out, found.refused)

@@ -98,12 +98,14 @@ def is_lone_square(graph: Graph, node: NodeProto) -> bool:
 def attribute_number(graph: Graph, node: NodeProto, name: str) -> float:
     """A numeric attribute of a node; if it is not given, its default in the model's opset."""
     given = attributes(node)
-    if name in given:
-        return float(given[name])
-    if not is_standard(node):
-        return DEFAULTS[op(node), name]
-    schema = onnx.defs.get_schema(node.op_type, graph.opset)
-    return float(schema.attributes[name].default_value.f)
+    known = is_standard(node) and onnx.defs.has(node.op_type, graph.opset, "")
+    if name not in given and known:
+        schema = onnx.defs.get_schema(node.op_type, graph.opset)
+        return float(schema.attributes[name].default_value.f)
+    value = given.get(name, DEFAULTS.get((op(node), name)))
+    if not isinstance(value, int | float):
+        raise NoMatch(f"{op(node)} '{label(node)}' has no number {name}")
+    return float(value)
 
 
 def table_row(

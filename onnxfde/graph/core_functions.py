@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxfde.graph.activation_patterns import activation_of, added_bias, is_square
 from onnxfde.graph.affine_maps import Layout, NoMatch, constant_of_features
+from onnxfde.graph.function_forms import FunctionForm
 from onnxfde.graph.function_reading import function_of
 from onnxfde.graph.inner_nodes import TRANSPARENT
 from onnxfde.graph.known_forms import known_activation
@@ -36,6 +37,8 @@ class CoreFunction:
     unit_parameters: tuple[FloatArray, ...] = ()
     bias: FloatArray | None = None
     """What is added to its argument."""
+    taken_apart: bool = False
+    """Whether its parameters are spread over several nodes, which one operator has to replace."""
     polynomial: Quadratic | None = None
     """The polynomial whose square has to be completed to make it a square."""
 
@@ -53,19 +56,21 @@ class CoreReader:
     def function(self) -> CoreFunction:
         """The function; NoMatch says why there is none."""
         core = self.parts.core
+        if not core:
+            return CoreFunction(IDENTITY)
         if is_plain_square(self.graph, self.parts):
             return CoreFunction(SQUARE)
         if len(core) == 1 and (found := activation_of(self.graph, core[0])) is not None:
             return self.operator(core[0], found)
         if all(self.is_arithmetic(node) for node in core):
             return self.quadratic()
-        return CoreFunction(self.known())
+        return self.sloped() or CoreFunction(self.known())
 
     def is_arithmetic(self, node: NodeProto) -> bool:
         """Whether a node makes polynomials of polynomials."""
         if op(node) == "Div":
             return self.graph.is_constant(node.input[1])
-        return op(node) in ARITHMETIC | TRANSPARENT
+        return op(node) in ARITHMETIC | TRANSPARENT | {"Reshape"}
 
     def operator(self, node: NodeProto, activation: Activation) -> CoreFunction:
         """A single operator."""
@@ -100,6 +105,24 @@ class CoreReader:
             raise NoMatch(f"it is linear, not quadratic, for {len(lines)} of {n} features")
         return CoreFunction(SQUARE, polynomial=p)
 
+    def sloped(self) -> CoreFunction | None:
+        """PRelu in several nodes, max(x, 0) − a·max(−x, 0), if a has one number per feature."""
+        parts = self.parts
+        names = {name for node in parts.core for name in node.input if self.graph.is_constant(name)}
+        constants = {name: self.graph.constant(name) for name in names}
+        vectors = [name for name, a in constants.items() if a is not None and a.values.size > 1]
+        shape = (parts.argument, self.features, self.layout)
+        rows = {name: constant_of_features(self.graph, name, *shape) for name in vectors}
+        slopes = []
+        for i in range(self.features if rows else 0):
+            numbers = {name: float(row[i]) for name, row in rows.items()}
+            form = function_of(self.graph, parts.core, parts.argument, parts.value, numbers)
+            slope = leaky_slope(form, ROUNDOFF[self.dtype.name])
+            if slope is None:
+                return None
+            slopes.append(slope)
+        return CoreFunction(PRELU, (np.array(slopes),), taken_apart=True) if slopes else None
+
     def known(self) -> Activation:
         """The activation that the core's normal form is."""
         parts = self.parts
@@ -109,6 +132,15 @@ class CoreReader:
             inside = ", ".join(dict.fromkeys(op(node) for node in parts.core))
             raise NoMatch(f"its nodes ({inside}) make no activation that is known")
         return found
+
+
+def leaky_slope(form: FunctionForm, roundoff: float) -> float | None:
+    """The slope of a form below 0 if it is h above 0 and a line there."""
+    found = known_activation(form, roundoff)
+    if found is None or found.name not in ("Relu", "LeakyRelu", "Abs", "Identity"):
+        return None
+    below, above = (float(found.value(np.array([x]))[0] / x) for x in (-1.0, 1.0))
+    return below if above == 1 else None
 
 
 def is_plain_square(graph: Graph, parts: Parts) -> bool:

@@ -24,9 +24,11 @@ from onnxfde.graph.activation_patterns import WITH_BIAS, added_bias
 from onnxfde.graph.affine_maps import Affine, Layout
 from onnxfde.graph.match import Match, Spelling, activation_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.new_nodes import make_add, make_constant, make_product
+from onnxfde.graph.new_nodes import make_add, make_constant, make_prelu, make_product
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.regions import Parts
+from onnxfde.graph.reshapes import feature_length
 from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, spelled_layer
@@ -52,6 +54,7 @@ def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None
     edit.write_activation(match, layer)
     edit.write_affine(match.incoming, layer.incoming[:, :-1], layer.incoming[:, -1])
     edit.write_affine(match.outgoing, layer.outgoing, layer.offset)
+    edit.write_reshapes(match.reshapes, layer.neurons)
     edit.resize(match.values, layer.neurons, match.incoming.layout)
     edit.drop_unused()
 
@@ -76,16 +79,8 @@ class Edit:
     def write_polynomial(self, spelling: Spelling, kept: Quadratic | None) -> None:
         """Put one product in the place of a polynomial's nodes: h·h, or h·(h + 2β)."""
         graph, named = self.graph, label(spelling.nodes[-1])
-        # Other edits may have renamed the value that its nodes read.
-        inner = {name for node in spelling.nodes for name in node.output}
-        read = [n for n in spelling.nodes[0].input if n not in inner and not graph.is_constant(n)]
-        argument = other = read[0]
-        place = graph.position(spelling.nodes[-1]) - len(spelling.nodes) + 1
-        for node in spelling.nodes:
-            self.orphans.extend(name for name in node.input if graph.is_constant(name))
-            if node.output[0] != spelling.value:
-                self.forget_shape(node.output[0])
-            graph.remove(node)
+        place, argument = self.take_out(spelling.nodes, spelling.value)
+        other = argument
         if kept is not None:
             other = self.unused_name(f"{argument}_shifted")
             wish = f"{argument}_shift"
@@ -95,9 +90,36 @@ class Edit:
             place += 1
         graph.insert(make_product(named, argument, other, spelling.value), place)
 
+    def take_out(self, nodes: tuple[NodeProto, ...], value: str) -> tuple[int, str]:
+        """Remove the nodes that make a value; returns where they stood and what they read."""
+        graph = self.graph
+        # Other edits may have renamed the value that its nodes read.
+        inner = {name for node in nodes for name in node.output}
+        read = [n for n in nodes[0].input if n not in inner and not graph.is_constant(n)]
+        place = graph.position(nodes[-1]) - len(nodes) + 1
+        for node in nodes:
+            self.orphans.extend(name for name in node.input if graph.is_constant(name))
+            if node.output[0] != value:
+                self.forget_shape(node.output[0])
+            graph.remove(node)
+        return place, read[0]
+
+    def write_slopes(self, parts: Parts, slopes: FloatArray, layout: Layout) -> None:
+        """Put one PRelu in the place of the nodes that compute it."""
+        name, rank = label(parts.core[-1]), self.graph.rank(parts.argument)
+        place, argument = self.take_out(parts.core, parts.value)
+        addend = as_addend(slopes, layout, rank).astype(self.dtype)
+        tensor = make_tensor(self.unused_name(f"{parts.value}_slopes"), addend)
+        self.graph.add_tensor(tensor)
+        self.graph.insert(make_prelu(name, argument, tensor.name, parts.value), place)
+
     def write_activation(self, match: Match, layer: Layer) -> None:
         """Store the parameters of neurons, and drop the bias that an activation adds."""
         node = match.activation
+        if match.replaced is not None:
+            (slopes,) = layer.unit_parameters
+            self.write_slopes(match.replaced, slopes, match.incoming.layout)
+            return
         if added_bias(node):
             self.orphans.append(self.graph.drop_last_input(node))
             node.op_type = WITH_BIAS[op(node)]
@@ -106,6 +128,19 @@ class Edit:
             columns = match.incoming.layout == "columns"
             rank = self.graph.rank(node.input[0]) if columns else None
             self.store(node, place, as_addend(values, match.incoming.layout, rank))
+
+    def write_reshapes(self, nodes: tuple[NodeProto, ...], neurons: int) -> None:
+        """Tell the nodes that reshape hidden values how many neurons there are now."""
+        for reshape in nodes:
+            node, place = feature_length(self.graph, reshape)
+            constant = self.graph.constant(node.input[place])
+            assert constant is not None
+            lengths = constant.values.ravel().copy()
+            lengths[-1] = neurons
+            name = self.unused_name(f"{node.input[place]}{MERGED}")
+            self.orphans.append(node.input[place])
+            self.graph.add_tensor(make_tensor(name, lengths))
+            self.graph.set_input(node, place, name)
 
     def rewire(self, old: str, new: str) -> None:
         """Let every node that reads `old` read `new`."""

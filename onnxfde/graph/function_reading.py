@@ -1,6 +1,6 @@
 """The function between two affine maps, read node by node.
 
-    h  →  Mul, Add, Sub, Div, Neg, Pow, Max, Min and activations, with single numbers  →  s
+    h  →  Mul, Add, Sub, Div, Neg, Pow, Max, Min, Where, activations, with single numbers  →  s
 
 Each value is read as a normal form (`function_forms`), which `known_forms` compares with the table.
 The nodes stay in the graph when neurons are merged, so their constants must fit any number of them.
@@ -8,7 +8,7 @@ The nodes stay in the graph when neurons are merged, so their constants must fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from onnxfde.graph.function_forms import (
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.step_forms import COMPARISONS, chosen_form, indicator
 from onnxfde.neurons.activations import PRELU, leaky_relu
 
 LARGEST_DEGREE = 32
@@ -37,9 +38,18 @@ MOST_TERMS = 64
 """Most terms of a normal form. Chosen; not tuned."""
 
 
-def function_of(graph: Graph, core: Iterable[NodeProto], argument: str, value: str) -> FunctionForm:
-    """A value as a function of the argument; NoMatch says what cannot be read."""
-    reading = FunctionReading(graph, {argument: H})
+def function_of(
+    graph: Graph,
+    core: Iterable[NodeProto],
+    argument: str,
+    value: str,
+    numbers: Mapping[str, float] | None = None,
+) -> FunctionForm:
+    """A value as a function of the argument; NoMatch says what cannot be read.
+
+    `numbers`: what constants with one number per feature are for a single feature.
+    """
+    reading = FunctionReading(graph, {argument: H}, numbers or {})
     for node in core:
         form = reading.result(node)
         if form.degree > LARGEST_DEGREE or len(form.terms) > MOST_TERMS:
@@ -56,12 +66,13 @@ class FunctionReading:
 
     graph: Graph
     known: dict[str, FunctionForm]
+    numbers: Mapping[str, float]
 
     def result(self, node: NodeProto) -> FunctionForm:
         """The function that a node computes."""
         kind = op(node)
         match kind:
-            case "Flatten" | "BatchNormalization":
+            case "Flatten" | "Reshape" | "BatchNormalization":
                 raise NoMatch(f"{kind} '{label(node)}' stands inside the activation")
             case "Identity" | "Dropout":
                 return self.known[node.input[0]]
@@ -69,8 +80,12 @@ class FunctionReading:
                 return self.known[node.input[0]].scaled(-1.0)
             case "Pow":
                 return self.power(node)
+            case "Where":
+                return chosen_form(*(self.operand(node, name) for name in node.input))
             case "Add" | "Sum" | "Sub" | "Mul" | "Max" | "Min" | "Div":
                 return self.combined(node)
+        if kind in COMPARISONS:
+            return self.comparison(node)
         argument, activation = self.known[node.input[0]], activation_of(self.graph, node)
         if activation == PRELU:
             return applied(leaky_relu(self.number(node, node.input[1])), argument)
@@ -97,6 +112,14 @@ class FunctionReading:
                     found = found.times(inverse(other))
         return found
 
+    def comparison(self, node: NodeProto) -> FunctionForm:
+        """A comparison with a number, as 1 or 0."""
+        first, second = (self.operand(node, name) for name in node.input)
+        found = indicator(op(node), first, second)
+        if found is None:
+            raise NoMatch(f"{op(node)} '{label(node)}' compares no lines of one value")
+        return found
+
     def operand(self, node: NodeProto, name: str) -> FunctionForm:
         """A value that a node reads, or a constant."""
         if name in self.known:
@@ -105,9 +128,12 @@ class FunctionReading:
 
     def number(self, node: NodeProto, name: str) -> float:
         """A constant that is a single number."""
+        if name in self.numbers:
+            return self.numbers[name]
         constant = self.graph.constant(name)
-        assert constant is not None
-        value = next(known for known in node.input if known in self.known)
+        value = next((known for known in node.input if known in self.known), None)
+        if constant is None or value is None:
+            raise NoMatch(f"{op(node)} '{label(node)}' reads '{name}', which is not known here")
         if constant.values.size != 1:
             shape = "×".join(map(str, constant.values.shape))
             raise NoMatch(
@@ -121,7 +147,7 @@ class FunctionReading:
     def power(self, node: NodeProto) -> FunctionForm:
         """A whole power."""
         exponent = self.number(node, node.input[1])
-        if exponent != round(exponent) or not 1 <= exponent <= LARGEST_DEGREE:
+        if exponent not in range(1, LARGEST_DEGREE + 1):
             raise NoMatch(
                 f"Pow '{label(node)}' has the exponent {exponent:g}; only whole numbers from 1 to "
                 f"{LARGEST_DEGREE} are read"

@@ -23,6 +23,7 @@ from onnxfde.graph.function_forms import (
     atom_form,
     positive_part,
 )
+from onnxfde.graph.step_forms import STEP, chosen_form, step_form
 from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
 from onnxfde.neurons.activations import (
     ABS,
@@ -37,6 +38,7 @@ from onnxfde.neurons.activations import (
     SIGMOID,
     SOFTPLUS,
     SOFTSIGN,
+    SQUARE,
     TANH,
     TANH_GELU,
     Activation,
@@ -45,6 +47,7 @@ from onnxfde.neurons.activations import (
     polynomial,
     scaled_activation,
     silu,
+    thresholded_relu,
 )
 from onnxfde.numbers import ROUNDOFF
 
@@ -56,6 +59,16 @@ ROUGH = 1e-4
 ROUNDINGS = 4
 """How many unit roundoffs of the model's type it may be off in any case: a product of a few
 constants, each of them rounded."""
+
+
+def rounding_of_constants(roundoff: float) -> float:
+    """How far constants are off by rounding; attributes are float32 in any model."""
+    return ROUNDINGS * max(roundoff, ROUNDOFF["float32"])
+
+
+def constant_tolerance(roundoff: float) -> float:
+    """How far constants may be off."""
+    return max(ROUGH, rounding_of_constants(roundoff))
 
 
 def same_up_to_factor(form: FunctionForm, known: FunctionForm, off: float) -> float | None:
@@ -112,21 +125,22 @@ KNOWN: tuple[tuple[Activation, FunctionForm], ...] = (
     (HARD_SWISH, applied(HARD_SWISH, H)),
     (RELU_SQUARED, positive_part(H).times(positive_part(H))),
     (RELU_SQUARED, H.times(positive_part(H))),
+    (SQUARE, applied(ABS, H).times(applied(ABS, H))),
     (SOFTSIGN, H.times(atom_form(RECIPROCAL, applied(ABS, H).plus(FunctionForm.constant(1.0))))),
 )
 """Activations that take several nodes, and their normal forms."""
 
 
-def known_sum(form: FunctionForm, off: float) -> Scaled | None:
+def known_sum(form: FunctionForm, roundoff: float) -> Scaled | None:
     """An activation of several nodes without constants to choose."""
     for activation, known in KNOWN:
-        factor = same_up_to_factor(form, known, off)
+        factor = same_up_to_factor(form, known, constant_tolerance(roundoff))
         if factor is not None:
             return activation, factor
     return None
 
 
-def known_polynomial(form: FunctionForm, off: float) -> Scaled | None:
+def known_polynomial(form: FunctionForm, roundoff: float) -> Scaled | None:
     """A polynomial of degree 3 or more."""
     if any(monomial.atoms for monomial, _ in form.terms):
         return None
@@ -136,7 +150,7 @@ def known_polynomial(form: FunctionForm, off: float) -> Scaled | None:
     return (polynomial(coefficients), 1.0) if degree > 2 else None
 
 
-def known_operator(form: FunctionForm, off: float) -> Scaled | None:
+def known_operator(form: FunctionForm, roundoff: float) -> Scaled | None:
     """An operator of the table times a factor."""
     if len(form.terms) != 1:
         return None
@@ -151,32 +165,50 @@ def known_operator(form: FunctionForm, off: float) -> Scaled | None:
     return found, factor
 
 
-def known_lines(form: FunctionForm, off: float) -> Scaled | None:
+def known_lines(form: FunctionForm, roundoff: float) -> Scaled | None:
     """Relu, LeakyRelu and Abs, with a corner at 0, or Clip."""
     hinges = form.hinges
     if not hinges or len(hinges) > 2:
         return None
     corners = sorted(hinges)
     slopes = form.coefficient(LINE) + np.cumsum([0.0, *(hinges[t] for t in corners)])
-    slopes[np.abs(slopes) <= off * np.max(np.abs(slopes))] = 0.0
+    slopes[np.abs(slopes) <= constant_tolerance(roundoff) * np.max(np.abs(slopes))] = 0.0
     first, last = float(slopes[0]), float(slopes[-1])
     if corners == [0.0] and last:
         row = ABS if first == -last else leaky_relu(first / last) if first else RELU
     else:
         row = clip(-np.inf if first else corners[0], np.inf if last else corners[-1])
-    factor = same_up_to_factor(form, applied(row, H), off)
+    factor = same_up_to_factor(form, applied(row, H), constant_tolerance(roundoff))
     return None if factor is None else (row, factor)
 
 
-def known_gate(form: FunctionForm, off: float) -> Scaled | None:
+def known_gate(form: FunctionForm, roundoff: float) -> Scaled | None:
     """SiLU: h·Sigmoid(β·h), or h·(1 + Tanh(β·h/2))/2."""
     for name, gated in (("Sigmoid", lambda gate: H.times(gate)), ("Tanh", half_gated)):
         found = [atom for m, _ in form.terms for atom, _ in m.atoms if atom.name == name]
         beta = found[0].argument.coefficient(LINE) if len(found) == 1 else 0.0
         gate = SIGMOID if name == "Sigmoid" else TANH
-        factor = same_up_to_factor(form, gated(applied(gate, H.scaled(beta))), off)
+        factor = same_up_to_factor(
+            form, gated(applied(gate, H.scaled(beta))), constant_tolerance(roundoff)
+        )
         if beta and factor is not None:
             return silu(beta if gate is SIGMOID else 2 * beta), factor
+    return None
+
+
+def known_step(form: FunctionForm, roundoff: float) -> Scaled | None:
+    """ThresholdedRelu, and Softplus as torch writes it: h itself above 20, if rounding hides it."""
+    corners = [a.constants[0] for m, _ in form.terms for a, _ in m.atoms if a.name == STEP]
+    for corner in corners[:1]:
+        step = step_form(corner)
+        softplus = applied(SOFTPLUS, H)
+        candidates = [(thresholded_relu(corner), chosen_form(step, H, FunctionForm.constant(0.0)))]
+        if corner > 0 and np.exp(-corner) <= roundoff * corner:
+            candidates.append((SOFTPLUS, chosen_form(step, H, softplus)))
+        for row, known in candidates:
+            factor = same_up_to_factor(form, known, constant_tolerance(roundoff))
+            if factor is not None:
+                return row, factor
     return None
 
 
@@ -186,18 +218,19 @@ READERS: tuple[Callable[[FunctionForm, float], Scaled | None], ...] = (
     known_sum,
     known_lines,
     known_gate,
+    known_step,
 )
 """What turns a normal form into an activation; the first that can does."""
 
 
 def known_activation(form: FunctionForm, roundoff: float) -> Activation | None:
     """The activation of the table, times a factor, that a form is; None if there is none."""
-    rounding = ROUNDINGS * max(roundoff, ROUNDOFF["float32"])  # attributes are float32
     if form == H:
         return IDENTITY
     for read in READERS:
-        found = read(form, max(ROUGH, rounding))
+        found = read(form, roundoff)
         if found is not None:
             row, factor = found
-            return scaled_activation(row, 1.0 if abs(factor - 1) <= rounding else factor)
+            is_one = abs(factor - 1) <= rounding_of_constants(roundoff)
+            return scaled_activation(row, 1.0 if is_one else factor)
     return None

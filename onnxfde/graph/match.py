@@ -3,9 +3,9 @@
     Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul [→ Add]
 
 Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
-Identity, Dropout and a Flatten that keeps the feature axis may stand among them. The activation is
-one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is completed.
-Each activation gives a `Match` or a `Refusal`.
+Identity, Dropout, and a Flatten or Reshape that keeps the feature axis may stand among them. The
+activation is one of the table, in any spelling (`core_functions`); the square of a·x² + b·x + c is
+completed. Each activation gives a `Match` or a `Refusal`.
 
 Layers are found once. After edits to others, a layer is read again from its nodes (`reread`),
 because it may share a map with one of them.
@@ -32,7 +32,6 @@ from onnxfde.graph.affine_maps import (
     with_carrier,
 )
 from onnxfde.graph.core_functions import CoreReader, is_plain_square
-from onnxfde.graph.inner_nodes import AFFINE, hidden_input
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import bodies, label, op
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
@@ -45,6 +44,8 @@ from onnxfde.graph.regions import (
     region_behind,
     starts_layer,
 )
+from onnxfde.graph.reshapes import check_reshapes
+from onnxfde.neurons.activations import IDENTITY, SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
@@ -67,6 +68,10 @@ class Refusal:
 
     node: str
     reason: str
+
+
+class Foldable(NoMatch):
+    """The reason why two maps without an activation are no layer: one map is as small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +101,10 @@ class Match:
     """The value that the layer reads."""
     result: str
     """The value that the layer makes."""
+    reshapes: tuple[NodeProto, ...] = ()
+    """Nodes between the maps that give the hidden values another shape."""
+    replaced: Parts | None = None
+    """The nodes in whose place one operator with the neurons' parameters has to be written."""
     spelling: Spelling | None = None
     """The polynomial whose square was completed to make `layer`; None if it is a square already."""
 
@@ -115,6 +124,8 @@ class LayerSize(NamedTuple):
     neurons: int
     outputs: int
     positions: int
+    squares: bool = True
+    """Whether its activation is the square."""
 
 
 def size_of(graph: Graph, match: Match) -> LayerSize:
@@ -122,7 +133,8 @@ def size_of(graph: Graph, match: Match) -> LayerSize:
     layer = match.layer
     values = math.prod(graph.known_lengths(match.activation.input[0]))
     positions = max(1, values // max(layer.neurons, 1))
-    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions)
+    squares = layer.activation == SQUARE
+    return LayerSize(layer.inputs, layer.neurons, layer.outputs, positions, squares)
 
 
 def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
@@ -144,6 +156,8 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
         inside.update(inner.output[0] for inner in region.nodes)
         try:
             matches.append(layer_of_region(graph, node, region, second))
+        except Foldable:
+            continue
         except NoMatch as reason:
             refusals.append(Refusal(label(node), str(reason)))
     return with_unique_names(matches), refusals
@@ -187,6 +201,7 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     incoming = fold_after(graph, affine(graph, first), parts.before)
     outgoing = fold_before(graph, affine(graph, second), parts.after)
     check_fit(incoming, outgoing, any(op(n) == "Flatten" for n in region.nodes))
+    check_reshapes(graph, region.nodes, len(incoming.weight), incoming.layout)
     outgoing = with_carrier(graph, outgoing)
     rows = np.column_stack([incoming.weight, incoming.bias])
     incoming = replace(incoming, weight=rows[:, :-1])  # a view: the weights are held once
@@ -194,6 +209,8 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     if core.bias is not None:
         rows[:, -1] += core.bias
     layer = Layer(rows, outgoing.weight, outgoing.bias, core.activation, core.unit_parameters)
+    if layer.activation == IDENTITY:
+        check_not_foldable(layer)
     spelling = None
     if core.polynomial is not None:
         check_centres(core.polynomial, rows)
@@ -204,7 +221,10 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
     source = activation_input(first, incoming.layout)
     result = str((outgoing.carrier or second).output[0])
-    return Match(label(first), incoming, node, outgoing, layer, values, source, result, spelling)
+    reshapes = tuple(n for n in region.nodes if op(n) == "Reshape")
+    replaced = parts if core.taken_apart else None
+    ends = (source, result, reshapes, replaced, spelling)
+    return Match(label(first), incoming, node, outgoing, layer, values, *ends)
 
 
 def check_broadcasting(graph: Graph, first: NodeProto, parts: Parts, second: NodeProto) -> None:
@@ -213,6 +233,12 @@ def check_broadcasting(graph: Graph, first: NodeProto, parts: Parts, second: Nod
     involved = {op(n) for n in (first, *parts.before, *core, *parts.after, second)}
     if graph.opset < NUMPY_BROADCASTING and involved & {"MatMul", "Sum", "PRelu", *ELEMENTWISE}:
         raise NoMatch(f"opset {graph.opset} broadcasts by other rules; convert the model first")
+
+
+def check_not_foldable(layer: Layer) -> None:
+    """Refuse a linear layer that is no smaller than the one map that it can be folded into."""
+    if layer.neurons * (layer.inputs + layer.outputs) >= layer.inputs * layer.outputs:
+        raise Foldable("it is linear, and folding its two maps into one takes no more weights")
 
 
 def check_fit(incoming: Affine, outgoing: Affine, flattened: bool) -> None:
@@ -241,29 +267,6 @@ def has_scalars(graph: Graph, parts: Parts) -> bool:
     """Whether the constants of a polynomial fit any number of features."""
     constants = (graph.constant(name) for node in parts.core for name in node.input if name)
     return all(constant is None or constant.values.size == 1 for constant in constants)
-
-
-def walk_on(graph: Graph, start: NodeProto, where: str) -> tuple[list[NodeProto], NodeProto]:
-    """Nodes between a node and the next affine node, and that affine node."""
-    between: list[NodeProto] = []
-    value = start.output[0]
-    while True:
-        node = only_use(graph, value)
-        if op(node) in AFFINE:
-            return between, node
-        hidden_input(graph, node, where)
-        between.append(node)
-        value = node.output[0]
-
-
-def only_use(graph: Graph, value: str) -> NodeProto:
-    """The one consumer of a hidden value."""
-    if value in graph.outputs:
-        raise NoMatch(f"'{value}' inside it is an output of the graph")
-    users = graph.consumers.get(value, [])
-    if len(users) != 1:
-        raise NoMatch(f"'{value}' inside it is used by {len(users)} nodes")
-    return users[0]
 
 
 def activation_input(node: NodeProto, layout: Layout) -> str:

@@ -22,6 +22,11 @@ def make_product(name: str, first: str, second: str, output: str) -> NodeProto:
     return onnx.helper.make_node("Mul", [first, second], [output], name)
 
 
+def make_prelu(name: str, value: str, slopes: str, output: str) -> NodeProto:
+    """Output = value, times its slope where it is negative."""
+    return onnx.helper.make_node("PRelu", [value, slopes], [output], name)
+
+
 def make_add(name: str, value: str, addend: str, output: str) -> NodeProto:
     """Output = value + addend."""
     import onnx_graphsurgeon as gs

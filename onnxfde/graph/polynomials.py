@@ -52,8 +52,8 @@ class Reading:
         if not any(name in self.known for name in node.input):
             raise NoMatch(f"{op(node)} '{label(node)}' reads nothing of the polynomial around it")
         match op(node):
-            case "Flatten":
-                raise NoMatch(f"Flatten '{label(node)}' stands inside the polynomial")
+            case "Flatten" | "Reshape":
+                raise NoMatch(f"{op(node)} '{label(node)}' stands inside the polynomial")
             case "Identity" | "Dropout":
                 return self.known[node.input[0]]
             case "Pow":

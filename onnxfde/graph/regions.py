@@ -29,10 +29,12 @@ from onnxfde.graph.inner_nodes import (
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
+from onnxfde.graph.reshapes import asks_other_axes
+from onnxfde.graph.step_forms import COMPARISONS
 
 ARITHMETIC = {"Mul", "Add", "Sub", "Div", "Neg", "Pow", "Sum", "BatchNormalization"}
 """Operators that polynomials are made of."""
-FUNCTIONS = {*ACTIVATION_OPERATORS, "Max", "Min"}
+FUNCTIONS = {*ACTIVATION_OPERATORS, *COMPARISONS, "Max", "Min", "Where", "Reshape"}
 """Operators that may stand in the core of a region beside those."""
 ONE_VALUE = {"Neg", "Pow", "BatchNormalization", *TRANSPARENT}
 """Operators whose first input alone is a value of the polynomial."""
@@ -115,6 +117,8 @@ def variables(graph: Graph, node: NodeProto, where: str, functions: bool = False
     found = [name for name in node.input if name and not graph.is_constant(name)]
     if op(node) in TRANSPARENT:
         return [node.input[0]]
+    if op(node) == "Reshape":
+        return [node.input[0]]
     one_value = {*ONE_VALUE, *ACTIVATION_OPERATORS} if functions else {*ONE_VALUE, "Div"}
     fixed = node.input[1:] if op(node) in one_value else ()
     if any(name in found for name in fixed):
@@ -133,15 +137,29 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
     """Whether a node looks like the activation of a layer, or like the first node of one."""
     if is_lone_square(graph, node):
         return True
-    if op(node) in FUNCTIONS or is_power(graph, node):
+    if op(node) in {*ACTIVATION_OPERATORS, "Max", "Min"} or is_power(graph, node):
         return all(reaches_map(graph, node, forwards) for forwards in (False, True))
-    if is_square(graph, node) or not is_product(graph, node) or is_averaged(graph, node):
+    if op(node) == "Identity":
+        return joins_maps(graph, node)
+    if is_square(graph, node) or is_averaged(graph, node):
+        return False
+    compares = op(node) in COMPARISONS
+    if not compares and not is_product(graph, node):
         return False
     try:
-        region_behind(graph, node.output[0], "")
+        region_behind(graph, node.output[0], "", functions=compares)
     except NoMatch:
         return False
     return True
+
+
+def joins_maps(graph: Graph, node: NodeProto) -> bool:
+    """Whether nothing but constants stands between a node and the affine maps around it."""
+    try:
+        value, _ = next_map(graph, node, "")
+        return all(is_step(graph, inner) for inner in region_behind(graph, value, "").nodes)
+    except NoMatch:
+        return False
 
 
 def is_power(graph: Graph, node: NodeProto) -> bool:
@@ -200,7 +218,8 @@ def check_closed(graph: Graph, region: Region, second: NodeProto) -> None:
         if value in graph.outputs:
             raise NoMatch(f"'{value}' inside it is an output of the graph")
         for user in graph.consumers.get(value, ()):
-            if not (region.holds(user) or (value == region.value and user is second)):
+            inside = region.holds(user) or (value == region.value and user is second)
+            if not inside and not asks_other_axes(graph, user):
                 raise NoMatch(f"'{value}' inside it is also read by {op(user)} '{label(user)}'")
 
 
@@ -222,13 +241,13 @@ def parts_of(graph: Graph, region: Region) -> Parts:
     argument, value = region.first.output[0], region.value
     before: list[NodeProto] = []
     after: list[NodeProto] = []
-    while len(users := graph.consumers[argument]) == 1 and is_step(graph, users[0]):
+    while len(users := users_inside(region, argument)) == 1 and is_step(graph, users[0]):
         before.append(users[0])
         argument = users[0].output[0]
     while value != argument and is_step(graph, node := graph.producers[value]):
         value = step_input(graph, node)
         after.append(node)
-        if len(graph.consumers[value]) > 1:
+        if len(users_inside(region, value)) > 1:
             value = after.pop().output[0]
             break
     taken = [*before, *after]
@@ -236,9 +255,14 @@ def parts_of(graph: Graph, region: Region) -> Parts:
     return Parts(tuple(before), core, tuple(reversed(after)), argument, value)
 
 
+def users_inside(region: Region, value: str) -> list[NodeProto]:
+    """The nodes of a region that read a value."""
+    return [node for node in region.nodes if value in node.input]
+
+
 def is_step(graph: Graph, node: NodeProto) -> bool:
     """Whether a node reads one value, once, and at most scales and shifts it."""
-    return op(node) in TRANSPARENT or scaled_input(graph, node) is not None
+    return op(node) in TRANSPARENT | {"Reshape"} or scaled_input(graph, node) is not None
 
 
 def step_input(graph: Graph, node: NodeProto) -> str:

@@ -5,6 +5,9 @@
     backward sum   Σ_jk |a_j a_k − b_j b_k|                         (incoming polynomials, L1)
     backward max   max(max_j |a_j² − b_j²|, 2 max_{j<k} |a_j a_k − b_j b_k|)
 
+Backward distances are those of squares. Neurons with another activation are compared by what is
+inside it, and by the parameters that it reads for each neuron: Σ_j |a_j − b_j|, max_j |a_j − b_j|.
+
 With s = (a+b)/2 and t = (a−b)/2, a_j a_k − b_j b_k = 2 (s_j t_k + t_j s_k): no polynomial is
 expanded and nothing cancels. With r = t/s the L1 sum is 2 Σ_jk |s_j||s_k||r_j + r_k|, which takes
 O(d log d) operations: r is sorted, and the sums are differences of prefix sums.
@@ -16,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 from onnxfde.options import Norm, Relation
@@ -30,7 +34,10 @@ def condensed(
 ) -> FloatArray:
     """Distances of all pairs i < j, row after row."""
     if relation == "forward":
-        return pair_distances(layer.outgoing.T, erode_gaps if erode else outgoing_gaps)
+        return pair_distances(layer.outgoing.T, erode_gaps if erode else largest_gaps)
+    if layer.activation != SQUARE:
+        gaps = summed_gaps if norm == "sum" else largest_gaps
+        return pair_distances(inner_coefficients(layer), gaps)
     return pair_distances(layer.incoming, square_gaps_sum if norm == "sum" else square_gaps_max)
 
 
@@ -38,9 +45,16 @@ def largest_coefficients(layer: Layer, relation: Relation) -> FloatArray:
     """The largest coefficient in the distances of each neuron: their rounding is relative to it."""
     if relation == "forward":
         return np.asarray(np.abs(layer.outgoing).max(axis=0, initial=0.0))
+    if layer.activation != SQUARE:
+        return np.asarray(np.abs(inner_coefficients(layer)).max(axis=1, initial=0.0))
     ordered = np.sort(np.abs(layer.incoming), axis=1)[:, ::-1]
     first, second = ordered[:, 0], ordered[:, 1:2].sum(axis=1)
     return np.asarray(np.maximum(first**2, 2 * first * second))
+
+
+def inner_coefficients(layer: Layer) -> FloatArray:
+    """What tells the incoming side of neurons apart that are not squares, one row for each."""
+    return np.column_stack([layer.incoming, *layer.unit_parameters])
 
 
 def tie_tolerances(layer: Layer, relation: Relation) -> FloatArray:
@@ -66,14 +80,19 @@ def pair_distances(
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def outgoing_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
-    """Largest difference of outgoing weights."""
+def largest_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
+    """Largest difference of weights."""
     return np.asarray(np.abs(others - a).max(axis=1))
+
+
+def summed_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
+    """Sum of the differences of weights."""
+    return np.asarray(np.abs(others - a).sum(axis=1))
 
 
 def erode_gaps(a: FloatArray, others: FloatArray) -> FloatArray:
     """ERODE's distance of outgoing weights."""
-    return np.asarray(3 * np.abs(others - a).sum(axis=1))
+    return np.asarray(3 * summed_gaps(a, others))
 
 
 def square_gaps_sum(a: FloatArray, others: FloatArray) -> FloatArray:

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.lumping.closure import Effort, Nearness, neighbours_closure, square_closure
-from onnxfde.lumping.distance import square_gaps_max, tie_tolerances, tolerant_distances
+from onnxfde.lumping.distance import (
+    inner_coefficients,
+    square_gaps_max,
+    tie_tolerances,
+    tolerant_distances,
+)
+from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.options import Linkage, Norm, Relation
@@ -43,6 +49,9 @@ def partition(
     if relation == "forward":
         near = Nearness(eps / 3, slack / 3) if erode else Nearness(eps, slack)
         labels = neighbours_closure(layer.outgoing.T, near, erode, None, effort)
+    elif layer.activation != SQUARE:
+        inner, near = inner_coefficients(layer), Nearness(eps, slack)
+        labels = neighbours_closure(inner, near, norm == "sum", None, effort)
     elif norm == "max":
         rows = layer.incoming
         labels = neighbours_closure(
@@ -76,8 +85,8 @@ def within_diameter(
 ) -> Blocks:
     """The parts of a component of a layer in which every pair is within ε."""
     members = list(block)
-    part = Layer(layer.incoming[members], layer.outgoing[:, members], layer.offset)
-    found = diameter_parts(tolerant_distances(part, relation, norm, erode), len(block), eps)
+    distances = tolerant_distances(layer.only(members), relation, norm, erode)
+    found = diameter_parts(distances, len(block), eps)
     return tuple(tuple(members[i] for i in piece) for piece in found)
 
 

@@ -5,12 +5,15 @@
 ε is a threshold on the weights as they were trained, so nothing bounds the error. If a number of
 neurons is given instead of ε, the finest partition with at most that many blocks is used; it takes
 the distances of all pairs of neurons.
+
+Forward blocks compare outgoing weights, which need no activation, and backward ones what is inside
+it. What is for squares only is refused elsewhere (`threshold_fault`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,11 +21,20 @@ import numpy as np
 from onnxfde.errors import OptionError
 from onnxfde.lumping.closure import Effort
 from onnxfde.lumping.partition import Dendrogram, partition
+from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.objective import best_outgoing
 from onnxfde.neurons.problem import Problem
-from onnxfde.neurons.quotients import backward_single, forward_exact, forward_single
+from onnxfde.neurons.quotients import (
+    backward_single,
+    forward_exact,
+    forward_single,
+    mean_single,
+)
 from onnxfde.neurons.refit import refit
+from onnxfde.neurons.unit_kernels import whitened_rows
 from onnxfde.numbers import Blocks
 from onnxfde.options import Linkage, Norm, Quotient, Relation
 from onnxfde.progress import Progress
@@ -30,6 +42,19 @@ from onnxfde.progress import Progress
 MOST_PAIRED = 2048
 """Neurons up to which all pairs are compared, 2 million distances: at 64 inputs about 20 s if they
 are backward distances (5 s for 1,024 neurons, benchmarks/scale.md). Chosen; not tuned."""
+
+
+def threshold_fault(
+    activation: Activation, relation: Relation, quotient: Quotient, erode: bool
+) -> str | None:
+    """Why the paper's rule cannot be applied to a layer; None if it can."""
+    if activation == SQUARE:
+        return None
+    if quotient == "exact":
+        return f"--quotient exact adds up squares, and its neurons are {activation.title}"
+    if erode and relation == "backward":
+        return f"ERODE compares polynomials, and its neurons are {activation.title}"
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +123,7 @@ class ThresholdFrontier:
             return None
         smaller = self._quotient(blocks)
         if self.quotient == "refit":
-            smaller = refit(problem.original, smaller)
+            smaller = self._refitted(smaller)
         if smaller.neurons >= problem.layer.neurons:
             return None
         numbers = np.flatnonzero(problem.layer.alive)
@@ -107,7 +132,22 @@ class ThresholdFrontier:
 
     def _quotient(self, blocks: Blocks) -> Layer:
         """The neurons of each block, before any refit."""
+        if not self.problem.squares:
+            return mean_single(self._layer, blocks)
         if self.relation == "backward":
             return backward_single(self._layer, blocks)
         forward = forward_exact if self.quotient == "exact" else forward_single
         return forward(self._layer, blocks)
+
+    def _refitted(self, smaller: Layer) -> Layer:
+        """The same neurons with the best outgoing weights in the metric."""
+        problem = self.problem
+        if problem.squares:
+            return refit(problem.original, smaller)
+        rows, live = whitened_rows(smaller, problem.metric), problem.live
+        seen = problem.expanded.target.at(rows)
+        ridge = problem.kernel.ridge(rows, FreeLayers(problem).ridge)
+        outgoing = best_outgoing(seen.gram, seen.overlap, ridge)
+        before, after = problem.kernel.means(problem.rows), problem.kernel.means(rows)
+        offset = live.offset + live.outgoing @ before - outgoing @ after
+        return replace(smaller, outgoing=outgoing, offset=offset)

@@ -439,6 +439,8 @@ def scaled_activation(activation: Activation, factor: float) -> Activation:
     """The function times a constant."""
     if factor == 1:
         return activation
+    if activation.name == "Polynomial":
+        return polynomial(tuple(factor * a for a in activation.constants))
     reflection = activation.reflection
     if reflection is not None:
         sign, line, constant = reflection

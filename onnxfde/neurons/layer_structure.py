@@ -96,6 +96,11 @@ class LayerStructure:
             rank=np.abs(1 - parameters[0]) if gate else None,
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether no neuron has anything in common with another."""
+        return len(self.families.representatives) == self.layer.neurons
+
     def sound(self) -> bool:
         """Whether what loosely equal rows change is no more than rounding: ≤ ε·|V||U| by weight."""
         families, rows = self.families, self.layer.incoming[self.curved]

@@ -8,7 +8,7 @@ neuron where σ has a straight piece that q·x + bias never leaves; elsewhere th
 if σ(−t) = sign·σ(t) + line·t + constant.
 
 A choice is taken only if it changes M by no more than rounding and rounds no worse than the layer,
-weight by weight:   |A Q − M| ≤ 2u·|V||U|,   |A||Q| ≤ 4·|V||U|.
+weight by weight:   |A Q − M| ≤ 2u·|V||U|,   |A||Q| ≤ 4·|V||U|,   biases included.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class LinearTerms:
             return None
         scaled = self.weights * size
         weights = (scaled[:, some] + scaled[:, others] @ combined) / size[some]
-        return (some, weights) if self.reproduced(slopes[some], weights) else None
+        good = self.reproduced(slopes[some], weights)
+        return (some, weights) if good and self.bears(self.rows[some, -1], weights) else None
 
     def new_rows(self) -> tuple[FloatArray, FloatArray] | None:
         """As few rows as the rank of M, and weights A; None if rounding spoils them."""
@@ -103,13 +104,19 @@ class LinearTerms:
         close = np.all(change <= MAP_STEPS * self.roundoff * size)
         return bool(close and np.all(grown <= MAP_GROWTH * size))
 
+    def bears(self, biases: FloatArray, weights: FloatArray, box: InputBox | None = None) -> bool:
+        """Whether biases of new neurons round no worse than the layer, however small inputs are."""
+        size = self.size[:, -1]
+        if box is not None:
+            size = size + self.size[:, :-1] @ np.maximum(np.maximum(box[0], -box[1]), 0.0)
+        return bool(np.all(np.abs(weights) @ np.abs(biases) <= MAP_GROWTH * size))
+
 
 def steepness(layer: Layer) -> FloatArray:
-    """The largest slope of σ, for each neuron, at 0, ±1 and next to its kinks."""
-    activation = layer.activation
-    points = {-1.0, 0.0, 1.0, *(k + side for k in activation.kinks for side in (-1.0, 1.0))}
-    slopes = [activation.slope(np.full(layer.neurons, p), *layer.unit_parameters) for p in points]
-    return np.asarray(np.abs(slopes).max(axis=0))
+    """The steepest slope of σ, for each neuron, as far as rounding is concerned."""
+    grown = layer.activation.magnitude
+    one, parameters = np.ones(layer.neurons), layer.unit_parameters
+    return np.asarray(grown(one, *parameters) - grown(0 * one, *parameters))
 
 
 def spanning_rows(rows: FloatArray, roundoff: float) -> tuple[Indices, Indices, FloatArray]:

@@ -5,7 +5,12 @@
                exact    one neuron √λ_j·e_j for each nonzero eigenvalue
     backward   single   e, the top eigenvector of Σ ‖V_i‖ u_i u_iᵀ, and V′ = Σ V_i (u_i·e)²
 
-All of this is for squares. Outgoing weights can be improved afterwards (`refit`).
+That is for squares. Neurons with another activation become σ(u·z) with
+
+    single     u the mean of the u_i, weighted by ‖V_i‖, and V′ = Σ V_i
+
+whatever the relation: exact if they are equal, else off by the second order of their differences.
+Outgoing weights can be improved afterwards (`refit`).
 """
 
 from __future__ import annotations
@@ -62,6 +67,28 @@ def backward_single(layer: Layer, blocks: Blocks) -> Layer:
         for block, row in zip(blocks, rows, strict=True)
     ]
     return replace(layer, incoming=rows, outgoing=np.stack(columns, axis=1))
+
+
+def mean_single(layer: Layer, blocks: Blocks) -> Layer:
+    """One neuron per block, with the mean of its members' rows and the sum of what they feed."""
+    weight = np.linalg.norm(layer.outgoing, axis=0)
+    parameters = [
+        [weighted_mean(p, weight, block) for block in blocks] for p in layer.unit_parameters
+    ]
+    return replace(
+        layer,
+        incoming=np.stack([weighted_mean(layer.incoming, weight, block) for block in blocks]),
+        outgoing=np.stack([layer.outgoing[:, list(b)].sum(axis=1) for b in blocks], axis=1),
+        unit_parameters=tuple(np.array(p) for p in parameters),
+    )
+
+
+def weighted_mean(values: FloatArray, weight: FloatArray, block: tuple[int, ...]) -> FloatArray:
+    """The mean over the members of a block; that of a single neuron is its own value."""
+    members = list(block)
+    if len(members) == 1:
+        return np.asarray(values[members[0]])
+    return np.asarray(np.average(values[members], axis=0, weights=weight[members]))
 
 
 def shared_direction(layer: Layer, block: list[int]) -> FloatArray:

@@ -2,7 +2,8 @@
 
 One neuron stands for each family of the layer's structure (`layer_structure`), and a few for the
 linear map that is left of families and of neurons on a straight piece of σ (`linear_map`): a second
-neuron of some families, some of the straight neurons, or new ones, whichever are fewest.
+neuron of some families, some of the straight neurons, or new ones, whichever are fewest. Where σ is
+a polynomial, further neurons may be combinations of others (`polynomial_basis`).
 
 Nothing is learnt from samples; they only serve to check that the stored layer is equal to the
 original up to rounding. Facts that hold only within a box of inputs are used if there is one.
@@ -19,8 +20,9 @@ import numpy as np
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_structure import LayerStructure
-from onnxfde.neurons.linear_map import linear_neurons
+from onnxfde.neurons.linear_map import linear_neurons, steepness
 from onnxfde.neurons.linear_pieces import InputBox
+from onnxfde.neurons.polynomial_basis import polynomial_basis
 from onnxfde.neurons.problem import Problem
 from onnxfde.numbers import ROUNDING_STEPS, Blocks, FloatArray, Indices
 
@@ -30,8 +32,33 @@ are checked on some of them. Chosen; not tuned."""
 
 
 def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced | None:
-    """The fewest neurons of the same function, or None when that is all of them."""
+    """The fewest neurons of the same function, or None when that is all of them.
+
+    A second search finds no fewer.
+    """
+    found = merged_once(problem, box)
+    while found is not None:
+        again = merged_once(replace(problem, layer=found.layer), box)
+        if again is None or not stays_equal(problem, again.layer):
+            break
+        blocks, change = (
+            blocks_within(found.blocks, again.blocks),
+            observed_change(problem, again.layer),
+        )
+        found = Reduced(again.layer, blocks, change)
+    return found
+
+
+def blocks_within(first: Blocks, second: Blocks) -> Blocks:
+    """Blocks of blocks as blocks of neurons."""
+    return tuple(tuple(sorted(i for b in block for i in first[b])) for block in second)
+
+
+def merged_once(problem: Problem, box: InputBox | None) -> Reduced | None:
+    """The fewest neurons that one look at the layer finds."""
     layer, alive = problem.layer.without_constants(), np.flatnonzero(problem.layer.alive)
+    if not layer.finite:
+        return None
     if not layer.neurons:
         return problem.constant()
     for structure in structures(layer, problem.dtype, problem.box if box is None else box):
@@ -67,16 +94,25 @@ class Draft:
 
 def drafts(structure: LayerStructure) -> Iterator[Draft]:
     """The layers that can be made of a structure."""
+    if structure.plain and structure.layer.activation.power is None:
+        yield Draft(structure.layer, tuple((i,) for i in range(structure.layer.neurons)))
+        return
     terms = structure.terms
     everything = np.arange(len(terms.rows))
-    yield drafted(structure, everything, terms.weights)
+    whole = drafted(structure, everything, terms.weights)
+    yield whole
     if not len(everything):
+        if found := polynomial_basis(whole.layer, structure.dtype):
+            layer, blocks = found
+            yield Draft(layer, blocks_within(whole.blocks, blocks))
         return
     if own := terms.own_rows():
         yield drafted(structure, *own)
     if new := terms.new_rows():
         made = linear_neurons(structure.layer, *new, structure.dtype, structure.box)
-        if made is not None:
+        if made is not None and terms.bears(
+            made.incoming[:, -1], made.outgoing * steepness(made), structure.box
+        ):
             yield drafted(structure, everything[:0], terms.weights[:, :0], made)
 
 
@@ -160,8 +196,8 @@ def stays_equal(problem: Problem, layer: Layer) -> bool:
     """Whether a stored layer is equal to the original up to rounding on the samples."""
     original = problem.layer
     x = checked_samples(problem)
-    allowed = ROUNDING_STEPS / 2 * problem.roundoff * rounding_size(original, x)
     with np.errstate(invalid="ignore", over="ignore"):
+        allowed = ROUNDING_STEPS / 2 * problem.roundoff * original.magnitude(x)
         return layer.finite and bool(np.all(np.abs(layer(x) - original(x)) <= allowed))
 
 
@@ -169,14 +205,6 @@ def checked_samples(problem: Problem) -> FloatArray:
     """As many of the samples as can be looked at quickly."""
     weights = problem.layer.incoming.size + problem.layer.outgoing.size
     return problem.samples[:: 1 + len(problem.samples) * weights // CHECKED_PRODUCTS]
-
-
-def rounding_size(layer: Layer, x: FloatArray) -> FloatArray:
-    """A(x), but no less than Σ |V|(|σ(t)| + |U||z|), as bounded functions round their arguments."""
-    absolute = np.abs(layer.incoming)
-    sums = np.abs(x) @ absolute[:, :-1].T + absolute[:, -1]
-    least = (np.abs(layer.hidden(x)) + sums) @ np.abs(layer.outgoing).T + np.abs(layer.offset)
-    return np.asarray(np.maximum(layer.magnitude(x), least))
 
 
 def observed_change(problem: Problem, layer: Layer) -> float:

@@ -33,7 +33,8 @@ CHEAP_FLOPS = 4e9
 1e10 per second. Chosen; not tuned."""
 LAYER_FACTOR = 4
 """Work of a layer's certificate in units of the work for the forms of one layer: two layers, value
-and change. An estimate from `layer_bounds`."""
+and change. An estimate from `layer_bounds`, and from `curved_chains` for other activations: there
+the forms of one layer take one product of its two matrices."""
 WEIGHT_FACTOR = 100
 """Work per weight of the whole model, each of which is read and bounded in float64. Chosen: a chain
 of dense layers took 70 ns per weight, as long as 700 operations, but the certificate of some ten
@@ -185,10 +186,11 @@ def unchanged(original: Graph, result: Graph, name: str) -> bool:
 def certificate_cost(original: Graph, layers: Iterable[LayerSize]) -> float:
     """About how many floating-point operations the certificate of a model takes."""
     total = float(WEIGHT_FACTOR * count_parameters(original.model))
-    for inputs, neurons, outputs, positions in layers:
+    for inputs, neurons, outputs, positions, squares in layers:
         whole = form_work(inputs, neurons, outputs, positions)
         by_gram = gram_work(inputs, 2 * neurons, outputs)
-        total += LAYER_FACTOR * (whole if whole <= MOST_FORM_WORK else by_gram)
+        work = whole if whole <= MOST_FORM_WORK else by_gram
+        total += LAYER_FACTOR * (work if squares else float(inputs * neurons * outputs))
     for node in original.model.graph.node:
         lengths = original.known_lengths(node.output[0])
         weight = original.constant(node.input[1]) if op(node) == "Conv" else None

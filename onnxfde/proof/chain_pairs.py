@@ -95,12 +95,11 @@ def cut_at(chain: Chain, count: int) -> str:
 
 def comparable(old: Chain, new: Chain) -> bool:
     """Whether two chains have as many squares, and read and make values of the same form."""
-    return (len(old.maps), old.layout, old.flattened, *widths(old)) == (
-        len(new.maps),
-        new.layout,
-        new.flattened,
-        *widths(new),
-    )
+    forms = [
+        (len(chain.maps), chain.layout, chain.flattened, chain.lead, *widths(chain))
+        for chain in (old, new)
+    ]
+    return forms[0] == forms[1]
 
 
 def widths(chain: Chain) -> tuple[int, int]:
@@ -154,6 +153,8 @@ class ChainRows:
         """The arrangement for a chain and the pair it reads."""
         columns = chain.layout == "columns" and len(base.shape) > 1
         shape = (*base.shape[:-2], base.shape[-1]) if columns else base.shape[:-1]
+        if chain.lead is not None:
+            shape = (math.prod(shape) // math.prod(chain.lead[1:]), *chain.lead[1:])
         return cls(shape, chain.maps[0].weight.shape[1], columns, chain.flattened)
 
     def folded(self, a: FloatArray) -> FloatArray:

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxfde.neurons.intervals import Interval, gamma
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import FloatArray, Indices
 from onnxfde.proof.affine_bounds import OUTWARD, Map, affine_change
 from onnxfde.proof.difference_forms import (
     FEW_STEPS,
+    BoundedNeurons,
     Form,
-    Neurons,
     PairedLayer,
     as_row,
     back_through,
@@ -32,6 +32,7 @@ from onnxfde.proof.difference_forms import (
 )
 from onnxfde.proof.hidden_functions import HiddenFunction
 from onnxfde.proof.neuron_pairs import PROBES, NeuronPairs, found_pairs
+from onnxfde.proof.polynomial_change import polynomial_change
 
 MOST_LINE_WORK = 6e10
 """Multiplications that following forms back may take: six seconds at 1e10 per second; if it would
@@ -79,7 +80,13 @@ def curved_change(
     forms.follow_all()
     close, moved = forms.outputs()
     value = value.meet(spread(close, value))
-    return value, change if still else change.meet(spread(moved, value))
+    if still:
+        return value, change
+    if len(before.functions) == 1 and shift.is_zero:
+        layers = [(c.maps[0], c.functions[0], c.maps[1]) for c in (before, after)]
+        found = polynomial_change(layers[0], layers[1], hull(x))
+        moved = moved if found is None else moved.meet(found)
+    return value, change.meet(spread(moved, value))
 
 
 def nothing_of(chain: CurvedChain) -> CurvedChain:
@@ -118,9 +125,9 @@ def forward_change(
         other = g(other)
         if j == len(before.functions):
             break
-        function, off = before.functions[j], 0.0
+        function, off = before.functions[j], np.zeros(value.shape)
         if change is not None and not change.is_zero:
-            off = function.deviation(value) + function.deviation(value + change)
+            off = off + function.change_of_deviation(value.join(value + change), change)
         fits = all(
             np.array_equal(a, b)
             for a, b in zip(
@@ -128,13 +135,10 @@ def forward_change(
             )
         )
         change = None if change is None or not fits else function.curve.change(value, change)
-        change = change.widened(off) if change is not None and off else change
+        change = None if change is None else change.widened(off)
         x, other = function.range(value), after.functions[j].range(other)
     apart = other - value
     return value, apart if change is None else change.meet(apart)
-
-
-Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,14 +183,14 @@ class ChainForms:
     def followed(self, j: int, old: FloatArray, new: FloatArray) -> PairedLayer:
         """A layer, given the hidden values of both networks at the probes."""
         function, other = self.before.functions[j], self.after.functions[j]
-        after = Neurons.over(other, self.own_range(j, new_side=True))
+        after = BoundedNeurons.over(other, self.own_range(j, new_side=True))
         if self.shift.is_zero and all(self.same[: j + 1]):
             still = Interval.point(np.zeros(len(self.after.maps[j].weight)))
             pairs = NeuronPairs.same(len(still.low))
             return paired_layer(function, after, after, pairs, still)
         pairs = found_pairs(old, new, function, other)
         gap = self.gaps(j, pairs)
-        before = Neurons.over(function, self.hidden_range(j, after, pairs, gap))
+        before = BoundedNeurons.over(function, self.hidden_range(j, after, pairs, gap))
         return paired_layer(function, before, after, pairs, gap)
 
     def outputs(self) -> tuple[Interval, Interval]:
@@ -205,7 +209,9 @@ class ChainForms:
         plain = row(f(as_row(self.read(j)[new_side])))
         return found.meet(Interval(plain.low[rows], plain.high[rows]))
 
-    def hidden_range(self, j: int, after: Neurons, pairs: NeuronPairs, gap: Interval) -> Interval:
+    def hidden_range(
+        self, j: int, after: BoundedNeurons, pairs: NeuronPairs, gap: Interval
+    ) -> Interval:
         """The ranges of the original's neurons: those of their partners, or else their own."""
         found = row(self.before.maps[j](as_row(self.read(j)[0])))
         if after.hidden.low.size:
@@ -226,7 +232,17 @@ class ChainForms:
         if not len(self.after.maps[j].weight):
             return row(self.before.maps[j](as_row(self.read(j)[0])))
         rows = np.arange(len(pairs.factor))
-        return self.bounded(j, Rows.all_of(rows), Rows(pairs.partner, -pairs.factor))
+        found = self.bounded(j, Rows.all_of(rows), Rows(pairs.partner, -pairs.factor))
+        same = self.equal_rows(j, pairs)
+        return Interval(np.where(same, 0.0, found.low), np.where(same, 0.0, found.high))
+
+    def equal_rows(self, j: int, pairs: NeuronPairs) -> npt.NDArray[np.bool_]:
+        """Which neurons of the first layer have the very row of their partner."""
+        f, g = self.before.maps[j], self.after.maps[j]
+        if j or f.steps or g.steps or not self.shift.is_zero:
+            return np.zeros(len(f.weight), dtype=bool)
+        same = np.all(f.weight == g.weight[pairs.partner], axis=1)
+        return np.asarray(same & (f.bias == g.bias[pairs.partner]) & (pairs.factor == 1))
 
     def read(self, j: int) -> tuple[Interval, Interval]:
         """The ranges of what map j reads in both networks."""

@@ -52,7 +52,7 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
-class Neurons:
+class BoundedNeurons:
     """The neurons of one layer of one network: ranges before and after the activation, lines."""
 
     hidden: Interval
@@ -60,7 +60,7 @@ class Neurons:
     lines: Lines
 
     @classmethod
-    def over(cls, function: HiddenFunction, hidden: Interval) -> Neurons:
+    def over(cls, function: HiddenFunction, hidden: Interval) -> BoundedNeurons:
         """The neurons of which these are the ranges."""
         lines = lines_around(function.curve, hidden)
         off = function.deviation(hidden)
@@ -80,8 +80,8 @@ class PairedLayer:
     s_i = gain·s′_r + tilt·h′_r + own·h_i + rest,  r the partner of i
     """
 
-    before: Neurons
-    after: Neurons
+    before: BoundedNeurons
+    after: BoundedNeurons
     pairs: NeuronPairs
     gap: Interval
     """e_i = h_i − β·h′_r, or h_i itself where β = 0."""
@@ -129,7 +129,11 @@ class PairedLayer:
 
 
 def paired_layer(
-    function: HiddenFunction, before: Neurons, after: Neurons, pairs: NeuronPairs, gap: Interval
+    function: HiddenFunction,
+    before: BoundedNeurons,
+    after: BoundedNeurons,
+    pairs: NeuronPairs,
+    gap: Interval,
 ) -> PairedLayer:
     """What each neuron of the original is made of: of its partner, if that is closer than lines."""
     own, rest = tracked(function, before, after, pairs, gap)
@@ -137,8 +141,10 @@ def paired_layer(
     alone = (pairs.factor == 0) | far
     factor = np.where(alone, 0.0, pairs.factor)
     gain, line, constant = reflected(function, factor)
-    off = function.deviation(before.hidden), function.deviation(after.hidden)
-    rest = rest.widened(off[0] + np.abs(gain) * off[1]) if any(off) else rest
+    if function.spelled is not None:
+        off = function.deviation(before.hidden) + np.abs(gain) * function.deviation(after.hidden)
+        little = function.change_of_deviation(hull_of(before.hidden, after.hidden), gap)
+        rest = rest.widened(np.where(factor == 1, little, off))
     rest = Interval.point(constant) + rest if np.any(constant) else rest
     own = np.where(alone, before.lines.slope, own)
     lines = before.lines.rest
@@ -161,7 +167,11 @@ def paired_layer(
 
 
 def tracked(
-    function: HiddenFunction, before: Neurons, after: Neurons, pairs: NeuronPairs, gap: Interval
+    function: HiddenFunction,
+    before: BoundedNeurons,
+    after: BoundedNeurons,
+    pairs: NeuronPairs,
+    gap: Interval,
 ) -> tuple[FloatArray, Interval]:
     """The mean slope m and ρ of each neuron with a partner; m is 0 where e_i is tiny."""
     count, curve = len(pairs.factor), function.curve
@@ -214,6 +224,13 @@ def input_range(form: Form, x: Interval, shift: Interval) -> Interval:
     rounding = (np.abs(form.old) + np.abs(form.new)) @ x.size
     found = found.widened(gamma(FEW_STEPS) * OUTWARD * rounding)
     return found if shift.is_zero else found + row(linear(form.new, as_row(shift)))
+
+
+def hull_of(*parts: Interval) -> Interval:
+    """One interval that holds all of some."""
+    full = [part for part in parts if part.low.size]
+    low, high = min(p.low.min() for p in full), max(p.high.max() for p in full)
+    return Interval(np.asarray(low), np.asarray(high))
 
 
 def chosen(first: npt.NDArray[np.bool_], a: Interval, b: Interval) -> Interval:

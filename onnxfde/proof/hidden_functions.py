@@ -15,14 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
+from onnxfde.graph.activation_patterns import activation_of
 from onnxfde.graph.core_functions import CoreFunction
 from onnxfde.graph.inner_nodes import TRANSPARENT
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
+from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.reference import evaluate
 from onnxfde.graph.regions import Parts
 from onnxfde.neurons.activation_curves import Curve
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activations import PRELU, SQUARE, Activation
 from onnxfde.neurons.intervals import Interval, Uncertified
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.proof.node_signatures import Signature, nodes_signature
@@ -47,8 +49,8 @@ class HiddenFunction:
 
     @property
     def is_square(self) -> bool:
-        """Whether it is the square."""
-        return self.activation == SQUARE
+        """Whether it is the square, and nothing but that."""
+        return self.activation == SQUARE and self.spelled is None
 
     @property
     def curve(self) -> Curve:
@@ -67,21 +69,42 @@ class HiddenFunction:
         """At least the difference between what the nodes compute and the activation."""
         if self.spelled is None or not x.low.size:
             return 0.0
+        return SAFETY * float(np.max(np.abs(self._differences(x)[1])))
+
+    def change_of_deviation(self, x: Interval, shift: Interval) -> FloatArray | float:
+        """At least |d(h + e) − d(h)|: from the slope of d, if it has no kinks."""
+        if self.spelled is None or not x.low.size:
+            return 0.0
+        places, found = self._differences(x)
+        steps = np.diff(places)
+        if self.curve.kinks or not np.all(steps > 0):
+            return np.where(shift.size > 0, 2 * self.deviation(x), 0.0)
+        return SAFETY * float(np.max(np.abs(np.diff(found)) / steps)) * shift.size
+
+    def _differences(self, x: Interval) -> tuple[FloatArray, FloatArray]:
+        """Places over all intervals, and the difference there."""
+        assert self.spelled is not None
         places = np.linspace(x.low.min(), x.high.max(), PLACES)
         try:
             found = self.spelled(places)
         except RuntimeUnavailable as reason:
             raise Uncertified(str(reason)) from None
-        return SAFETY * float(np.max(np.abs(found - self.activation.value(places))))
+        return places, found - self.activation.value(places)
 
     def range(self, x: Interval) -> Interval:
         """The range of the function over a row of intervals."""
         return self.curve.range(x).widened(self.deviation(x))
 
 
-def hidden_function(graph: Graph, parts: Parts, core: CoreFunction) -> HiddenFunction:
-    """The function of a core, and its nodes if they are several."""
+def hidden_function(graph: Graph, parts: Parts, core: CoreFunction, neurons: int) -> HiddenFunction:
+    """The function of a core, and its nodes if they are several.
+
+    A PRelu with one slope is read as one with as many as there are neurons: its other form may
+    have several.
+    """
     if len(parts.core) == 1:
+        if op(parts.core[0]) == "PRelu" and not core.unit_parameters:
+            return HiddenFunction(PRELU, (np.full(neurons, core.activation.constants[0]),))
         return HiddenFunction(core.activation, core.unit_parameters)
     names = {name for node in parts.core for name in node.input if name}
     stored = {name: graph.constant(name) for name in names}
@@ -91,9 +114,18 @@ def hidden_function(graph: Graph, parts: Parts, core: CoreFunction) -> HiddenFun
         known: dict[str, Array] = {**constants, parts.argument: x}
         for node in parts.core:
             read = [known[name] for name in node.input if name]
-            idle = op(node) in TRANSPARENT
-            known[node.output[0]] = read[0] if idle else evaluate(node, read, graph.opset)[0]
+            known[node.output[0]] = node_value(graph, node, read)
         return np.ravel(known[parts.value])
 
     made_of = nodes_signature(graph, parts.argument, parts.core)
     return HiddenFunction(core.activation, core.unit_parameters, spelled, made_of)
+
+
+def node_value(graph: Graph, node: NodeProto, read: list[Array]) -> Array:
+    """What a node of a function computes in float64; onnx.reference has some in float32 only."""
+    if op(node) in TRANSPARENT:
+        return read[0]
+    activation = activation_of(graph, node)
+    if activation is None:
+        return evaluate(node, read, graph.opset)[0]
+    return activation.value(read[0], *read[1 : 1 + activation.parameters])

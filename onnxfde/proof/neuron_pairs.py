@@ -19,7 +19,7 @@ from onnxfde.proof.hidden_functions import HiddenFunction
 PROBES = 128
 """Random inputs that the neurons are compared on: enough to tell rows of any length apart, as
 different directions agree on all of them with probability 0. Chosen; not tuned."""
-CHUNK = 1024
+PAIRED_AT_ONCE = 1024
 """Neurons that are compared with all others at once. Chosen to bound the memory; not tuned."""
 EXACTLY_ONE = 1e-9
 """How close to ±1 a factor is taken for ±1: it is found up to the rounding of float64 only, and
@@ -47,7 +47,8 @@ def found_pairs(
     if not new.shape[1]:
         return NeuronPairs(np.zeros(count, dtype=np.intp), np.zeros(count))
     parts = [
-        pairs_of_part(old, new, before, after, slice(i, i + CHUNK)) for i in range(0, count, CHUNK)
+        pairs_of_part(old, new, before, after, slice(i, i + PAIRED_AT_ONCE))
+        for i in range(0, count, PAIRED_AT_ONCE)
     ]
     partner = np.concatenate([part[0] for part in parts])
     factor = np.concatenate([part[1] for part in parts])

@@ -14,6 +14,16 @@ import numpy as np
 
 from onnxfde.neurons.activations import SELU_ALPHA, SELU_GAMMA
 from onnxfde.neurons.intervals import Pair, Uncertified
+from onnxfde.proof.activation_rules import (
+    clip_rule,
+    gelu_rule,
+    layer_normalization_rule,
+    named_rule,
+    prelu_rule,
+    softmax_axis,
+    softmax_rule,
+    swish_rule,
+)
 from onnxfde.proof.node_call import NodeCall, Value, as_value
 from onnxfde.proof.operator_rules import (
     Rule,
@@ -22,31 +32,23 @@ from onnxfde.proof.operator_rules import (
     average_pool_rule,
     batch_normalization_rule,
     cast_rule,
-    clip_rule,
     concat_rule,
     conv_rule,
     divide_rule,
     dropout_rule,
-    gelu_rule,
     gemm_rule,
     identity_rule,
-    layer_normalization_rule,
     matrix_product,
     max_pool_rule,
     maximum_change,
     move_rule,
     multiply_rule,
-    named_rule,
     pad_rule,
     power_rule,
-    prelu_rule,
     reduce_rule,
     shape_rule,
-    softmax_axis,
-    softmax_rule,
     spatial_axes,
     subtract_rule,
-    swish_rule,
 )
 from onnxfde.proof.output_size import output_size, refuse_too_large
 

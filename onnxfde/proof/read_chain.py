@@ -35,6 +35,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.regions import Region, parts_of, region_behind
+from onnxfde.graph.reshapes import check_reshapes
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.neurons.activations import SQUARE
 from onnxfde.proof.affine_bounds import Map
@@ -46,6 +47,8 @@ from onnxfde.proof.polynomial_steps import PolynomialStep, polynomial_step
 MOST_CURVED_WEIGHTS = 2**24
 """Weights after which a curved chain ends where it is: all of them are held in float64. Chosen to
 bound the memory; not tuned."""
+COMPUTED = {"BatchNormalization", "Div"}
+"""Operators whose factors are computed from their constants."""
 FACTOR_STEPS = 4
 """Roundings in computing a factor: those of scale / √(var + ε) in a BatchNormalization, and one."""
 
@@ -66,6 +69,8 @@ class Chain:
     signatures: tuple[Signature, ...] = ()
     """What each map is made of; maps with equal signatures are the same function."""
     flattened: bool = False
+    lead: tuple[int, ...] | None = None
+    """The axes before the features as the last Reshape gives them, −1 first; () if not known."""
     joints: list[tuple[int, str, int]] = field(default_factory=list)
     """The number of squares before a joint, its name, and the number of its features."""
     current: Map | None = None
@@ -100,7 +105,7 @@ def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -
     while value != stop and (step := one_back(graph, value, curved)):
         steps.append((step[0], value))
         value = step[1]
-        room -= stored_weights(graph, step[0])
+        room -= weights_in(graph, step[0])
         if curved and room < 0 and stop == "":
             break
     chain = Chain(value)
@@ -112,13 +117,13 @@ def read_chain(graph: Graph, value: str, stop: str = "", curved: bool = False) -
                 append_node(graph, chain, part)
         except NoMatch:
             chain = Chain(made)
-    if chain.current is None:
+    if chain.current is None or chain.lead == ():
         return None
     chain.close_map(chain.current)
     return chain
 
 
-def stored_weights(graph: Graph, part: NodeProto | Region) -> int:
+def weights_in(graph: Graph, part: NodeProto | Region) -> int:
     """How many weights a Gemm or MatMul has, as far as it is quickly known."""
     if isinstance(part, Region) or op(part) not in AFFINE:
         return 0
@@ -133,7 +138,7 @@ def one_back(
     node = graph.producers.get(value)
     if node is None or value != node.output[0] or graph.is_constant(value):
         return None
-    if op(node) in TRANSPARENT | {"Cast"} or is_square(graph, node):
+    if op(node) in TRANSPARENT | {"Cast"} or (is_square(graph, node) and not curved):
         return node, node.input[0]
     if op(node) in AFFINE:
         constants = [graph.is_constant(name) for name in node.input[:2]]
@@ -146,7 +151,7 @@ def one_back(
     try:
         region = region_behind(graph, value, "", functions=curved)
     except NoMatch:
-        return None
+        return (node, node.input[0]) if is_square(graph, node) else None
     return region, region.first.output[0]
 
 
@@ -169,6 +174,10 @@ def append_function(graph: Graph, chain: Chain, region: Region) -> None:
     if chain.current is None or chain.layout is None or chain.dtype is None:
         raise NoMatch("no affine map before the activation")
     parts = parts_of(graph, region)
+    if not parts.core:
+        for node in parts.before:
+            append_node(graph, chain, node)
+        return
     reader = CoreReader(graph, parts, len(chain.current.weight), chain.layout, chain.dtype)
     core = reader.function()
     if core.polynomial is not None:
@@ -180,10 +189,12 @@ def append_function(graph: Graph, chain: Chain, region: Region) -> None:
         chain.current = chain.current.scaled(np.ones(len(core.bias)), core.bias)
     made_of = nodes_signature(graph, parts.argument, parts.core)
     chain.made_of = (*chain.made_of, made_of)
-    function = hidden_function(graph, parts, core)
+    function = hidden_function(graph, parts, core, len(chain.current.weight))
     if not chain.current.finite:
         raise NoMatch("a weight is NaN or infinite")
     chain.bend(chain.current, function, parts.value)
+    for node in parts.after:
+        append_node(graph, chain, node)
 
 
 def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -196,14 +207,28 @@ def append_node(graph: Graph, chain: Chain, node: NodeProto) -> None:
         append_map(graph, chain, node)
     elif op(node) in ELEMENTWISE:
         append_constants(graph, chain, node)
+    elif op(node) == "Reshape":
+        append_reshape(graph, chain, node)
     elif op(node) == "Cast":
         if attributes(node)["to"] not in FLOATS:
             raise NoMatch("a cast to integers")
     else:
         check_transparent(graph, node)
         chain.flattened |= op(node) == "Flatten"
-        if chain.flattened and chain.layout == "columns":
+        if chain.flattened and (chain.layout == "columns" or chain.lead is not None):
             raise NoMatch("a Flatten mixes features with other axes")
+
+
+def append_reshape(graph: Graph, chain: Chain, node: NodeProto) -> None:
+    """Add a Reshape that leaves the features where they are."""
+    features = features_read(chain)
+    if features is None or chain.layout is None or chain.flattened:
+        raise NoMatch("a Reshape of a value whose features are not known")
+    check_reshapes(graph, [node], features, chain.layout)
+    constant = graph.constant(node.input[1])
+    lengths = () if constant is None else tuple(constant.values.ravel().tolist())[:-1]
+    known = lengths[:1] == (-1,) and all(length > 0 for length in lengths[1:])
+    chain.lead = lengths if known else ()
 
 
 def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
@@ -213,7 +238,9 @@ def append_map(graph: Graph, chain: Chain, node: NodeProto) -> None:
     if chain.layout not in (None, read.layout) or (chain.flattened and read.layout == "columns"):
         restart_chain(chain, source)
     chain.layout, chain.dtype = read.layout, read.dtype
-    plain = Map(read.weight, read.bias, steps=1)
+    options = attributes(node)
+    scaled = any(options.get(name, 1.0) != 1.0 for name in ("alpha", "beta"))
+    plain = Map(read.weight, read.bias, steps=int(scaled))
     try:
         new = with_constants_before(graph, plain, chain.pending, read.layout)
     except NoMatch:
@@ -249,14 +276,15 @@ def with_constants_before(
             continue
         for line in reversed(constants_of(graph, step, after.weight.shape[1], layout)):
             after = after.preceded(*line)
-        after = replace(after, steps=after.steps + FACTOR_STEPS)
+        more = FACTOR_STEPS if op(step) in COMPUTED else 0
+        after = replace(after, steps=after.steps + more)
     return after
 
 
 def restart_chain(chain: Chain, base: str) -> None:
     """Start a chain again, at a later value."""
     chain.base, chain.maps, chain.signatures, chain.flattened = base, (), (), False
-    chain.functions, chain.hidden = (), ()
+    chain.functions, chain.hidden, chain.lead = (), (), None
     chain.joints, chain.current, chain.pending, chain.made_of = [], None, [], ()
 
 
@@ -270,7 +298,8 @@ def append_constants(graph: Graph, chain: Chain, node: NodeProto) -> None:
     assert chain.layout is not None
     for line in constants_of(graph, node, len(chain.current.weight), chain.layout):
         chain.current = chain.current.scaled(*line)
-    chain.current = replace(chain.current, steps=chain.current.steps + FACTOR_STEPS)
+    more = FACTOR_STEPS if op(node) in COMPUTED else 0
+    chain.current = replace(chain.current, steps=chain.current.steps + more)
     chain.made_of = (*chain.made_of, node_signature(graph, node))
     chain.computed.append(node.output[0])
 

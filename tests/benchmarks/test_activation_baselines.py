@@ -111,8 +111,8 @@ def test_promises_are_judged_by_loss_time_and_share() -> None:
     assert points_lost(1.01, [lost]) == ("1.00 points, 3.0 s", True)
     assert not points_lost(0.99, [lost])[1]
     assert not points_lost(1.01, [{**lost, "cpu": 15.1}])[1]
-    assert below_refit([{"error": 0.1}, {"error": 0.094}])[1]
-    assert not below_refit([{"error": 0.1}, {"error": 0.096}])[1]
+    assert below_refit([{"error": 0.094}, {"error": 0.1}])[1]
+    assert not below_refit([{"error": 0.096}, {"error": 0.1}])[1]
 
 
 def test_made_spectra_lie_in_the_range_and_are_not_constant() -> None:

@@ -89,12 +89,12 @@ def test_the_data_file_that_out_will_get_is_no_file_that_is_read(
 def test_the_demo_does_not_replace_its_own_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("gly.onnx", "gly.npz"):
+    for name in ("digits.onnx", "digits.npz"):
         (tmp_path / name).write_bytes(b"the package's")
     monkeypatch.setattr("onnxfde.demo.demo_model", lambda name: tmp_path / f"{name}.onnx")
     monkeypatch.setattr("onnxfde.demo.demo_data", lambda name: tmp_path / f"{name}.npz")
     assert_one_line_error(run("demo", "--save", tmp_path), "choose another file to write to", 2)
-    assert contents(tmp_path) == dict.fromkeys(("gly.onnx", "gly.npz"), b"the package's")
+    assert contents(tmp_path) == dict.fromkeys(("digits.onnx", "digits.npz"), b"the package's")
 
 
 @pytest.mark.parametrize("name", ["pipe", "/dev/zero"])

@@ -14,7 +14,7 @@ from onnxfde.graph.edit import write_layer
 from onnxfde.graph.match import find_layers, reread
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import GELU, PRELU, RELU, TANH, scaled_activation, selu
+from onnxfde.neurons.activations import GELU, IDENTITY, PRELU, RELU, TANH, scaled_activation, selu
 from tests.activation_spellings import SLOPES, WEIGHTS, f32
 from tests.models import build, outputs_of, shapes
 
@@ -176,6 +176,26 @@ def test_bfloat16(nodes: str) -> None:
     np.testing.assert_array_equal(now.layer.incoming, layer.incoming)
 
 
+def linear_model(neurons: int) -> ModelProto:
+    rng = np.random.default_rng(0)
+    return build(
+        "h = MatMul(x, W) k = Mul(h, two) s = Identity(k) y = MatMul(s, V)",
+        inputs="float[N,12] x",
+        outputs="float[N,10] y",
+        W=rng.normal(size=(12, neurons)).astype(F),
+        V=rng.normal(size=(neurons, 10)).astype(F),
+        two=F(2),
+    )
+
+
+def test_a_linear_layer_is_one_if_one_map_would_be_larger() -> None:
+    found, layer = shrunk(linear_model(5), [4, 1, 2])
+    assert layer.activation == IDENTITY
+    x = np.random.default_rng(1).normal(size=(4, 12)).astype(F)
+    np.testing.assert_allclose(outputs_of(found, x)[0], layer(x), atol=1e-4)
+    assert find_layers(Graph(linear_model(6))) == ([], [])
+
+
 def test_defaults_are_those_of_the_opset() -> None:
     model = build(
         "h = Gemm <transB = 1> (x, W, b) s = Selu(h) y = Gemm <transB = 1> (s, V, c)",
@@ -200,3 +220,60 @@ def test_a_scaler_of_other_domains_does_not_hide_the_number_of_axes() -> None:
     model.opset_import.add(domain="ai.onnx.ml", version=1)
     found, layer = shrunk(model)
     np.testing.assert_allclose(outputs_of(found, X[0])[0], layer(2 * X[0]), atol=1e-5)
+
+
+KERAS = (
+    "size = Shape(x) lengths = Cast <to = 6> (size) front = Gather(lengths, leading) "
+    "whole = Concat <axis = 0> (front, width) target = Cast <to = 7> (whole) "
+    "flat = Reshape(x, inner) a = MatMul(flat, W) k = Reshape(a, target) h = Add(k, b) "
+    "g = Sigmoid(h) s = Mul(g, h) size2 = Shape(s) front2 = Gather(size2, leading) "
+    "whole2 = Concat <axis = 0> (front2, last) t = Reshape(s, outer) d = MatMul(t, V) "
+    "y = Reshape(d, whole2)"
+)
+"""A feed-forward block on sequences as tf2onnx writes it."""
+KERAS_WEIGHTS: dict[str, Any] = {
+    "leading": np.array([0, 1]),
+    "width": np.array([6], np.int32),
+    "inner": np.array([-1, 3]),
+    "outer": np.array([-1, 6]),
+    "last": np.array([2]),
+    "W": W.T,
+    "b": B,
+    "V": V.T,
+}
+
+
+def keras_block(**other: Any) -> ModelProto:
+    weights = {**KERAS_WEIGHTS, **other}
+    return build(KERAS, "float[N,T,3] x", "float[N,T,2] y", **weights)
+
+
+def test_reshapes_that_keep_the_features_may_stand_inside() -> None:
+    found, layer = shrunk(keras_block())
+    for rows in (X, X[:2, :3]):
+        wanted = layer(rows.reshape(-1, 3)).reshape(*rows.shape[:2], 2)
+        np.testing.assert_allclose(outputs_of(found, rows)[0], wanted, atol=1e-5)
+    assert {"width", "outer"}.isdisjoint(shapes(found))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"leading": np.array([0, 2])}, "'s' inside it is also read by Shape 'size2'"),
+        ({"outer": np.array([-1, 12]), "V": np.ones((12, 2), F)}, "the second one reads 12"),
+        ({"width": np.array([3], np.int32)}, "Reshape 'k' mixes features with other axes"),
+        ({"outer": np.array([6, -1])}, "Reshape 't' mixes features with other axes"),
+    ],
+)
+def test_other_reshapes_are_refused(other: Any, reason: str) -> None:
+    matches, (refused,) = find_layers(Graph(keras_block(**other)))
+    assert not matches
+    assert reason in refused.reason
+
+
+def test_a_shape_that_another_node_needs_is_refused() -> None:
+    model = keras_block()
+    model.graph.node.append(helper.make_node("Identity", ["target"], ["z"]))
+    matches, (refused,) = find_layers(Graph(model))
+    assert not matches
+    assert refused.reason == "the shape of Reshape 'k' is used elsewhere, too"

@@ -26,6 +26,7 @@ OTHERS: dict[str, Any] = {
     "hundred": 100.0,
     "nan": np.full(6, np.nan),
     "infinite": np.inf,
+    "undefined": np.nan,
 }
 
 
@@ -68,6 +69,7 @@ def refusals(model: ModelProto) -> list[str]:
         ("s = Pow(h, half)", "Pow 's' has the exponent 0.5; only whole numbers from 1 to 32"),
         ("s = Pow(h, minus)", "Pow 's' has the exponent -1; only whole numbers from 1 to 32"),
         ("s = Pow(h, hundred)", "Pow 's' has the exponent 100; only whole numbers from 1 to 32"),
+        ("s = Pow(h, undefined)", "Pow 's' has the exponent nan; only whole numbers from 1 to 32"),
         ("s = Pow(h, row)", "Pow 's' inside the activation has a constant of shape 6"),
         ("g = Sigmoid(h) t = Tanh(h) s = Mul(g, t)",
          "its nodes (Sigmoid, Tanh, Mul) make no activation that is known"),
@@ -81,6 +83,13 @@ def refusals(model: ModelProto) -> list[str]:
 def test_what_is_no_layer_is_refused(body: str, reason: str) -> None:
     (found,) = refusals(layer_model(body))
     assert reason in found
+
+
+def test_a_step_that_double_precision_sees_is_no_softplus() -> None:
+    wanted = SPELLINGS["Softplus: Where"]
+    assert (
+        "(Greater, Softplus, Where) make no" in refusals(spelled_layer_model(wanted, "double"))[0]
+    )
 
 
 def test_limits_and_slopes_that_a_caller_gives_are_no_constants() -> None:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from onnxfde.graph.edit import write_layer
-from onnxfde.graph.match import Match, find_layers, reread
+from onnxfde.graph.match import Match, find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.activations import ACTIVATIONS
@@ -17,6 +17,8 @@ from tests.models import outputs_of
 
 CASES = list(spellings())
 IDS = [case.id for case in CASES]
+WRITTEN = [c for c in CASES if c.kind == "float" or c.wanted.unit_parameters or c.wanted.domain]
+"""The kinds of numbers make no difference to writing, except where constants are written."""
 X = np.random.default_rng(3).uniform(-2, 2, (40, 3))
 ROUNDINGS = 32
 """Unit roundoffs of the largest possible output within which a layer and a runtime agree."""
@@ -59,7 +61,7 @@ def test_an_activation_is_found_and_computed(case: Spelled) -> None:
     check_outputs(graph.model, match, case)
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("case", WRITTEN, ids=[case.id for case in WRITTEN])
 def test_a_layer_with_fewer_neurons_is_written_back(case: Spelled) -> None:
     model = ModelProto()
     model.CopyFrom(case.model)
@@ -69,7 +71,7 @@ def test_a_layer_with_fewer_neurons_is_written_back(case: Spelled) -> None:
     graph, match = the_layer(model)
     write_layer(graph, match, match.layer.only([0, 2, 5]))
     onnx.checker.check_model(model, full_check=not case.wanted.domain)
-    now = reread(Graph(model), match)
+    _, now = the_layer(model)
     assert now.layer.neurons == 3
     assert now.layer.activation == match.layer.activation
     wanted, u = match.layer.only([0, 2, 5]), ROUNDOFF[np.dtype(KINDS[case.kind]).name]
@@ -80,4 +82,4 @@ def test_a_layer_with_fewer_neurons_is_written_back(case: Spelled) -> None:
 
 def test_every_row_of_the_table_has_a_spelling() -> None:
     covered = {wanted.activation.name for wanted in SPELLINGS.values()}
-    assert covered | {"square", "Identity"} == set(ACTIVATIONS)
+    assert covered | {"Identity"} == set(ACTIVATIONS)

@@ -248,7 +248,7 @@ def test_names_come_from_the_node_else_its_output_and_repeated_ones_are_numbered
         **WEIGHTS,
         W2=W[:, :2],
     )
-    assert [m.name for m in find_layers(Graph(model))[0]] == ["h", "n", "n#2"]
+    assert [m.name for m in find_layers(Graph(model))[0]] == ["h", "n", "n#2", "n#3"]
 
 
 def test_a_weight_shared_with_another_node_is_copied() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -26,8 +27,9 @@ def copied(values: Array) -> Array:
 
 
 def twin_model(name: str) -> ModelProto:
-    found = {"W": WEIGHTS["W"], "b": WEIGHTS["b"], "slopes": SLOPES, "added": BIAS}
-    return spelled_layer_model(SPELLINGS[name], **{n: copied(a) for n, a in found.items()})
+    found: dict[str, Any] = {"W": WEIGHTS["W"], "b": WEIGHTS["b"], "slopes": SLOPES, "added": BIAS}
+    found = {n: copied(a) for n, a in found.items()}
+    return spelled_layer_model(SPELLINGS[name], **found)
 
 
 @pytest.mark.parametrize("name", NAMES)
