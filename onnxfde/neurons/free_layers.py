@@ -25,9 +25,9 @@ RIDGES = {"float64": 1e-14, "float32": 1e-12, "float16": 1e-7, "bfloat16": 1e-5}
 """The ridge by stored type. Those of float32 and float16 worked in prototypes; the other two are
 chosen by the digits of their types, not tuned."""
 OTHER_RIDGE = 1e-6
-"""The ridge of other activations than squares, as a share of Var h, and that of `WIDE` layers.
-Both worked in prototypes."""
+"""The ridge of other activations than squares, as a share of Var h. It worked in prototypes."""
 WIDE_RIDGE = 1e-4
+"""The same in `WIDE` layers. It worked in prototypes."""
 WIDE = 500
 """Neurons above which a layer is wide. Taken from prototypes; not tuned."""
 WIDE_SHARE = 0.1
