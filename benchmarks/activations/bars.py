@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import mean
 
+from benchmarks.activations.autoencoder import VARIANTS, detector_cells
 from benchmarks.activations.cells import LENET, SHARES, Cell, Found
 from benchmarks.activations.methods import Result
 from benchmarks.activations.subjects import FEED_FORWARD
@@ -37,7 +38,7 @@ class Bar:
         """Its line in the table."""
         results = [result for cell in self.cells if (result := found.get(cell))]
         first = self.cells[0]
-        name = "lenet, 3 seeds" if len(self.cells) == len(LENET) else first.net
+        name = "lenet, 3 seeds" if first.net in LENET else first.net
         if len(results) < len(self.cells):
             text, verdict = WAITING, "–"
         elif failed := [result["failed"] for result in results if "failed" in result]:
@@ -112,7 +113,21 @@ def other_bars() -> Iterator[Bar]:
         yield Bar(cells, "error at least 5 % below refit's", below_refit)
 
 
+def same_counts(results: list[Result]) -> tuple[str, bool]:
+    """Neurons of all layers together, in each spelling of a network."""
+    counts = [sum(result["neurons"]) for result in results]
+    return ", ".join(map(str, counts)), max(counts) - min(counts) <= 0.01 * min(counts)
+
+
+def detector_bars() -> Iterator[Bar]:
+    """The anomaly detector: its three spellings end with the same number of neurons."""
+    cells = list(detector_cells())
+    for at in range(0, len(cells), len(VARIANTS)):
+        same = tuple(cells[at : at + len(VARIANTS)])
+        yield Bar(same, "neurons of three variants within 1 %", same_counts)
+
+
 def bar_rows(found: Found) -> Iterator[tuple[object, ...]]:
     """One line per promise."""
-    for bar in (*lenet_bars(), *other_bars()):
+    for bar in (*lenet_bars(), *other_bars(), *detector_bars()):
         yield bar.row(found)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.activations.autoencoder import DECIBELS, made_spectra
-from benchmarks.activations.bars import bar_rows, below_refit, points_lost
+from benchmarks.activations.autoencoder import DECIBELS, detector_cells, made_spectra
+from benchmarks.activations.bars import bar_rows, below_refit, points_lost, same_counts
 from benchmarks.activations.baselines import Pair, interpolated, strongest
 from benchmarks.activations.cells import Cell, Found, all_cells
 from benchmarks.activations.fashion import fashion_rows
@@ -101,8 +101,8 @@ def test_finished_cells_are_found_again(tmp_path: Path) -> None:
 def test_every_promise_has_its_cells_in_a_full_run(tmp_path: Path) -> None:
     found = Found(tmp_path / "results.json")
     assert {row[4] for row in bar_rows(found)} == {"not run yet"}
-    cheap = {"error": 0.5, "score": 0.5, "base": 0.5, "cpu": 1.0}
-    found.results = {cell.key: cheap for cell in all_cells(quick=False)}
+    cheap = {"error": 0.5, "score": 0.5, "base": 0.5, "cpu": 1.0, "neurons": [9]}
+    found.results = {cell.key: cheap for cell in (*all_cells(quick=False), *detector_cells())}
     assert "not run yet" not in {row[4] for row in bar_rows(found)}
 
 
@@ -113,6 +113,8 @@ def test_promises_are_judged_by_loss_time_and_share() -> None:
     assert not points_lost(1.01, [{**lost, "cpu": 15.1}])[1]
     assert below_refit([{"error": 0.094}, {"error": 0.1}])[1]
     assert not below_refit([{"error": 0.096}, {"error": 0.1}])[1]
+    assert same_counts([{"neurons": [100, 100]}, {"neurons": [101, 101]}]) == ("200, 202", True)
+    assert not same_counts([{"neurons": [100, 100]}, {"neurons": [103, 100]}])[1]
 
 
 def test_made_spectra_lie_in_the_range_and_are_not_constant() -> None:
