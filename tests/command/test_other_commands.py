@@ -21,7 +21,7 @@ def test_inspect_shows_layers_and_near_misses(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "7-120-7" in done.stdout
     row = next(line for line in done.stdout.splitlines() if "7-120-7" in line)
-    assert row.split()[:4] == ["node_linear", "7-120-7", "1,807", "35"]
+    assert row.split()[:5] == ["node_linear", "square", "7-120-7", "1,807", "35"]
     assert "no loss" in done.stdout
     assert "at least" in done.stdout
     relu = tmp_path / "relu.onnx"
@@ -110,4 +110,4 @@ def test_other_activations_are_mentioned(tmp_path: Path) -> None:
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) y = Relu(m)"
     )
     onnx.save(build(body, W=W, b=B, V=V, c=C), path)
-    assert "activations that are not squares: 1 × Relu" in run("inspect", path).stdout
+    assert "activations not between two affine maps: 1 × Relu" in run("inspect", path).stdout
