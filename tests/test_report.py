@@ -36,15 +36,16 @@ def documented() -> dict[str, list[str]]:
 
 
 def merged_folded_and_refused() -> ModelProto:
-    """Twins to merge, two affine maps to fold, and a square that cannot be merged."""
+    """Twins to merge, two affine maps to fold, and a power that cannot be merged."""
     rng = np.random.default_rng(0)
     return build(
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) "
-        "r = Relu(m) q = Mul(r, r) a = MatMul(q, F) y = MatMul(a, G)",
+        "r = Relu(m) q = Pow(r, e) a = MatMul(q, F) y = MatMul(a, G)",
         W=W,
         b=B,
         V=V,
         c=C,
+        e=np.array(2.5, dtype=np.float32),
         F=rng.normal(size=(2, 8)).astype(np.float32),
         G=rng.normal(size=(8, 2)).astype(np.float32),
     )
