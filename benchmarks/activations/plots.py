@@ -68,4 +68,4 @@ def plot(found: Found, path: Path) -> None:
     handles = panels.flat[0].get_legend_handles_labels()
     panels.flat[-1].legend(*handles, loc="center", fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=50)
