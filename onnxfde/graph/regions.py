@@ -154,7 +154,13 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
 
 
 def joins_maps(graph: Graph, node: NodeProto) -> bool:
-    """Whether nothing but constants stands between a node and the affine maps around it."""
+    """Whether nothing but constants stands between a node and the affine maps around it.
+
+    Of several such nodes in a row the first answers for all.
+    """
+    before = graph.producers.get(node.input[0])
+    if before is None or op(before) == op(node):
+        return False
     try:
         value, _ = next_map(graph, node, "")
         return all(is_step(graph, inner) for inner in region_behind(graph, value, "").nodes)
