@@ -21,7 +21,7 @@ the line's runs; for onnxfde it is the whole command, with one thread.
 
 Torch-Pruning (magnitude importance) and both methods without a tool, structured magnitude pruning
 and interpolative decomposition (Chee and others, 2022), work on the torch network before its
-export. onnxsim has pruned since 0.8: `apply_structured_pruning` ranks neurons by the length of
+export. onnxsim 0.8.1 can prune: `apply_structured_pruning` ranks neurons by the length of
 their incoming weights, `apply_structured_wanda_pruning` also by how large their activations are.
 onnxslim has no pruning."""
 
