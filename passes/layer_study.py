@@ -298,6 +298,8 @@ def frontier_of(
             erode=erode,
             progress=progress,
         )
+    if options.quotient_used == "single" and not problem.squares:
+        raise NoMatch("--quotient single projects blocks of squares: give refit or minimal")
     problem = problem.with_prior()
     blocks: BlockSearch | EliminationSearch = EliminationSearch(problem, progress)
     if problem.squares:

@@ -77,6 +77,11 @@ def test_only_an_explicit_range_removes_neurons_that_never_switch() -> None:
     np.testing.assert_allclose(after, before, rtol=0, atol=2e-3)  # values up to 1,000
 
 
+def test_blocks_that_are_only_projected_are_refused() -> None:
+    report = onnxfde.optimize(relu_layer(np.zeros(8)), 0.3, quotient="single").report
+    assert "give refit or minimal" in report.refused[0].reason
+
+
 def test_data_outside_the_range_makes_it_no_fact() -> None:
     model = relu_layer(np.concatenate([np.full(10, -100.0), np.zeros(8)]))
     x = np.random.default_rng(5).uniform(-2, 2, (200, 6)).astype(np.float32)

@@ -26,7 +26,7 @@ def test_inspect_shows_layers_and_near_misses(tmp_path: Path) -> None:
     assert "at least" in done.stdout
     relu = tmp_path / "relu.onnx"
     onnx.save(build("h = Relu(x) y = Relu(h)", outputs="float[N,3] y"), relu)
-    assert "no square activation" in run("inspect", relu).stdout
+    assert "no activation between two affine maps" in run("inspect", relu).stdout
     assert "2 × Relu" in run("inspect", relu).stdout
 
 
