@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+import pytest
 from onnx import numpy_helper
 
+from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
@@ -38,10 +40,19 @@ def build(
 
 
 def outputs_of(model: ModelProto, x: Array, **others: Array) -> list[Array]:
-    """What onnxruntime (or onnx.reference) makes of inputs."""
+    """What onnxruntime (or onnx.reference) makes of inputs.
+
+    Skips a test of an operator of onnxruntime's own domain for a type that this version of it has
+    no kernel for: nothing else can run it.
+    """
     specs = input_specs(Graph(model))
     arrays = {specs[0].name: x, **others}
-    return run_all(load(model, None), Samples(specs, arrays, "test"))
+    try:
+        return run_all(load(model, None), Samples(specs, arrays, "test"))
+    except RuntimeUnavailable as reason:
+        if "com.microsoft" in str(reason) and "types are incompatible" in str(reason):
+            pytest.skip("this onnxruntime has no kernel for the type")
+        raise
 
 
 def twins(
