@@ -132,10 +132,12 @@ class MergeNeurons(MergeOptions):
         self, study: LayerStudy, reduced: Reduced | None, useful: float | None
     ) -> LayerChange:
         """What the report says about a layer."""
-        problem, remark = study.problem, self.remark(study, reduced)
+        problem, range_only = study.problem, study.holds_in_range_only(reduced)
+        remark = self.remark(study, reduced, range_only)
         fault = problem.storage_fault(reduced.layer) if reduced else None
         if fault:
-            reduced, remark = None, f"left alone, because if merged {fault}"
+            reduced, range_only = None, False
+            remark = f"left alone, because if merged {fault}"
         before, after = problem.layer, reduced.layer if reduced else problem.layer
         by_count = self.count_of(before.neurons) is not None
         return LayerChange(
@@ -157,16 +159,14 @@ class MergeNeurons(MergeOptions):
             remark=remark,
             activation=before.activation.title,
             cut=study.cut,
-            range_only=study.holds_in_range_only(reduced),
+            range_only=range_only,
         )
 
-    def remark(self, study: LayerStudy, reduced: Reduced | None) -> str | None:
+    def remark(self, study: LayerStudy, reduced: Reduced | None, range_only: bool) -> str | None:
         """What to know about a layer: of its inputs, of the search, and of what data would give."""
         before = study.problem.layer.neurons
         counted = self.count_of(before) is not None
-        found = [study.remarks]
-        if study.holds_in_range_only(reduced):
-            found.append(IN_RANGE_ONLY)
+        found = [study.remarks, IN_RANGE_ONLY if range_only else None]
         if study.lossless_unless_asked and self.semantics == "budget":
             if not counted and self.eps_given(study.problem.name) is None:
                 found.append(ASK_FOR_DATA)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from onnxfde.neurons.basis_search import BasisSearch, without_constants
-from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.frontier import Reduced, blocks_within
 from onnxfde.neurons.kernels import feature_count
 from onnxfde.neurons.merge_order import MergeTree
 from onnxfde.neurons.problem import Problem
@@ -140,7 +140,4 @@ class BlockSearch:
 
 def made_of_all(problem: Problem, first: Reduced, second: Reduced) -> Reduced:
     """What was made of `first`, which was made of the problem's layer, as made of that layer."""
-    blocks = tuple(
-        tuple(sorted(i for b in block for i in first.blocks[b])) for block in second.blocks
-    )
-    return problem.reduced(second.layer, blocks)
+    return problem.reduced(second.layer, blocks_within(first.blocks, second.blocks))

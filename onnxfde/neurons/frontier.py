@@ -23,6 +23,11 @@ class Reduced:
     error: float
 
 
+def blocks_within(first: Blocks, second: Blocks) -> Blocks:
+    """Blocks of blocks as blocks of neurons."""
+    return tuple(tuple(sorted(i for b in block for i in first[b])) for block in second)
+
+
 class Frontier(Protocol):
     """All smaller versions of one layer that a method can make."""
 

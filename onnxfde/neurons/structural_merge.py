@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.neurons.frontier import Reduced
+from onnxfde.neurons.frontier import Reduced, blocks_within
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_structure import LayerStructure
 from onnxfde.neurons.linear_map import linear_neurons, steepness
@@ -31,37 +31,29 @@ CHECKED_PRODUCTS = 2**28
 are checked on some of them. Chosen; not tuned."""
 
 
-def structural_merge(problem: Problem, box: InputBox | None = None) -> Reduced | None:
+def structural_merge(problem: Problem) -> Reduced | None:
     """The fewest neurons of the same function, or None when that is all of them.
 
     A second search finds no fewer.
     """
-    found = merged_once(problem, box)
+    found = merged_once(problem)
     while found is not None:
-        again = merged_once(replace(problem, layer=found.layer), box)
+        again = merged_once(replace(problem, layer=found.layer))
         if again is None or not stays_equal(problem, again.layer):
             break
-        blocks, change = (
-            blocks_within(found.blocks, again.blocks),
-            observed_change(problem, again.layer),
-        )
-        found = Reduced(again.layer, blocks, change)
+        blocks = blocks_within(found.blocks, again.blocks)
+        found = Reduced(again.layer, blocks, observed_change(problem, again.layer))
     return found
 
 
-def blocks_within(first: Blocks, second: Blocks) -> Blocks:
-    """Blocks of blocks as blocks of neurons."""
-    return tuple(tuple(sorted(i for b in block for i in first[b])) for block in second)
-
-
-def merged_once(problem: Problem, box: InputBox | None) -> Reduced | None:
+def merged_once(problem: Problem) -> Reduced | None:
     """The fewest neurons that one look at the layer finds."""
     layer, alive = problem.layer.without_constants(), np.flatnonzero(problem.layer.alive)
     if not layer.finite:
         return None
     if not layer.neurons:
         return problem.constant()
-    for structure in structures(layer, problem.dtype, problem.box if box is None else box):
+    for structure in structures(layer, problem.dtype, problem.box):
         for draft in sorted(drafts(structure), key=lambda draft: draft.layer.neurons):
             if draft.layer.neurons >= problem.layer.neurons:
                 break
