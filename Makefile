@@ -12,7 +12,7 @@ test: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy onnxfde tests benchmarks
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -rs --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -rs -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

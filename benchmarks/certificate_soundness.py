@@ -20,34 +20,35 @@ from onnx import numpy_helper
 
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import (
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import (
     ABS,
-    ERF,
-    GELU,
     HARD_SWISH,
-    MISH,
     PRELU,
     RELU,
     RELU_SQUARED,
+    clip,
+    hard_sigmoid,
+    leaky_relu,
+    thresholded_relu,
+)
+from onnxfde.neurons.polynomial_activations import SQUARE, polynomial
+from onnxfde.neurons.smooth_activations import (
+    ERF,
+    GELU,
+    MISH,
     SIGMOID,
     SIN,
     SOFTPLUS,
     SOFTSIGN,
-    SQUARE,
     TANH,
     TANH_GELU,
-    Activation,
     celu,
-    clip,
     elu,
-    hard_sigmoid,
-    leaky_relu,
-    polynomial,
     selu,
     silu,
-    thresholded_relu,
 )
-from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.certificate import certify
 

@@ -8,6 +8,7 @@ OnnxfdeError            exit code 1
 │   └── UsageError      a bad value, or options that cannot be combined (exit code 2)
 ├── OutputError         the result cannot be written
 ├── TargetError         a target is not set up, cannot be reached, or cannot run a model
+├── GoalMissed          what was asked for was not reached on data kept for that; nothing is written
 ├── RuntimeUnavailable  neither onnxruntime nor onnx.reference can run the model
 │   └── RunStopped      running it took too long
 └── VerificationError   the result is not what was promised; nothing is written
@@ -74,6 +75,10 @@ class OutputError(OnnxfdeError):
 
 class TargetError(OnnxfdeError):
     """A target is not set up, cannot be reached, or cannot run a model."""
+
+
+class GoalMissed(OnnxfdeError):  # noqa: N818 - a result, not a mistake
+    """What a user asked for was not reached on data that was kept for that."""
 
 
 class RuntimeUnavailable(OnnxfdeError):  # noqa: N818 - a state of the machine, not a mistake

@@ -13,8 +13,13 @@ Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Data = str | Path | Array | Mapping[str, Array]
-"""Real inputs of a model: a .npz or .npy file, one array per input by name ('y' for labels or
-targets), or the array of a model's only input; one row per sample."""
+"""Real inputs of a model: a .npz or .npy file, a table, a folder of .npz files or of images, one
+array per input by name ('y' for labels or targets), or the array of a model's only input; one row
+per sample."""
+IMAGE_SUFFIXES = frozenset(
+    (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+)
+"""What the names of images in a folder of data end in."""
 Blocks = tuple[tuple[int, ...], ...]
 """A partition of neurons: the numbers of those in each block."""
 

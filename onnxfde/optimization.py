@@ -21,7 +21,10 @@ from typing import Any
 from onnxfde import __version__
 from onnxfde.deadline import Deadline
 from onnxfde.errors import DataError, VerificationError
+from onnxfde.goals import judged_goal, latency_of
 from onnxfde.graph import files
+from onnxfde.graph.cost import multiply_adds, one_sample
+from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
 from onnxfde.graph.onnx_calls import check
@@ -34,12 +37,14 @@ from onnxfde.inspection import why_nothing
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
 from onnxfde.options import MergeOptions, Options
 from onnxfde.passes.certified_merging import CertifiedMerging, CertifiedResult
+from onnxfde.passes.merge_channels import inputs_to_fit
 from onnxfde.passes.quantize import Quantize
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.progress import Progress
 from onnxfde.report import Change, Quantized, Report
 from onnxfde.running import ort_format
 from onnxfde.running.input_source import InputSource
+from onnxfde.running.label_scores import unused_labels
 from onnxfde.running.open_files import Model, Source, open_data, open_model
 from onnxfde.running.samples import Samples
 from onnxfde.running.side_by_side import Compared, SideBySide
@@ -90,10 +95,11 @@ class Result:
         if files.is_ort(stage.path):
             graph = Graph(self.kept, source.graph.folder)
             made = ort_format.stage_ort(stage, graph, self.samples)
-            size = Change(report.bytes.before, made.stat().st_size)
-            return replace(report, bytes=size, output_sha256=files.sha256(made))
+            size, as_onnx = Change(report.bytes.before, made.stat().st_size), report.bytes.after
+            return replace(report, bytes=size, onnx_bytes=as_onnx, output_sha256=files.sha256(made))
         if report.changed or source.path is None:
-            return replace(report, output_sha256=stage_model(stage, self.kept, source))
+            digest = stage_model(stage, self.kept, source)
+            return report.stored_in(stage.bytes, digest)
         stage_copy(stage, source)
         return replace(report, output_sha256=source.sha256)
 
@@ -112,11 +118,16 @@ class Optimization:
     def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
         """Open the model and its data."""
         source = open_model(model)
-        inputs, data_hash = open_data(source.graph, options.data, options.range_used)
+        use = options.data_use
+        inputs, data_hash = open_data(source.graph, options.data, options.range_used, use)
         inputs = replace(inputs, box_given=options.input_range is not None)
         inputs = inputs.parted() if options.verify else inputs
+        if options.semantics == "budget" and find_axes(source.graph)[0]:
+            with suppress(DataError):
+                inputs = inputs_to_fit(options, source.graph, inputs)
         merging = {f.name: getattr(options, f.name) for f in fields(MergeOptions)}
         settings = {**merging, "data": data_hash, "input_range": list(inputs.limits)}
+        settings |= use.settings
         if inputs.verdict is not None:
             settings["verdict_rows"] = inputs.verdict.rows
         limit = options.max_certified_error
@@ -124,6 +135,9 @@ class Optimization:
             settings["max_certified_error"] = [limit, inputs.box_given]
         memory = None if limit is None else dict[Hashable, Any]()
         context = Context(inputs, progress, memory, Deadline.after(options.time_limit))
+        if options.goal == "latency":
+            timed = latency_of(options, source.graph, progress)
+            context = replace(context, latency=timed)
         return cls(source, options, context, settings)
 
     @cached_property
@@ -168,7 +182,11 @@ class Optimization:
         if made.certificate is not None:
             limit = f"--max-certified-error {self.options.max_certified_error:g}"
             reason = f"nothing merges within {limit}"
-        return self.unchanged(reason, made.result)
+        if made.goal is not None and made.result.layers:
+            reason = f"nothing merges within --max-{made.goal.kind} {made.goal.limit:g}"
+        done = self.unchanged(reason, made.result)
+        goal = made.goal and replace(made.goal, reached=made.goal.chosen_by)
+        return replace(done, report=replace(done.report, goal=goal))
 
     def compared(self, graph: Graph, layers: tuple[LayerChange, ...]) -> Compared:
         """Check a model, and run it beside the original."""
@@ -182,26 +200,39 @@ class Optimization:
         worst = max(every, key=lambda v: v.relative_l2 or 0.0)
         inputs = self.context.inputs
         held_out = None if inputs.data is None else inputs.verdict is not None
-        return replace(found, verification=replace(worst, held_out=held_out))
+        known = {value.name for value in self.source.graph.inputs}
+        remark = worst.metric_remark or unused_labels(self.options.data, known)
+        worst = replace(worst, held_out=held_out, metric_remark=remark)
+        return replace(found, verification=worst)
 
     def finished(self, merged: CertifiedResult) -> Result:
         """A changed model, compared with the original and stamped."""
         result, certificate = merged.result, merged.certificate
         compared = self.compared(result.graph, result.layers)
         self.require_lossless(result, compared)
+        verdict = self.context.inputs.verdict
+        goal = merged.goal and judged_goal(merged.goal, compared, verdict)
         certificate = certificate and certificate.beside(compared.before, compared.after)
         graph = self.stamped(result.graph, result.layers)
         original = self.source.graph.model
         report = self.report(
             parameters=Change(count_parameters(original), count_parameters(graph.model)),
             bytes=Change(self.source.bytes, stored_bytes(graph)),
+            multiply_adds=self.multiply_adds(graph),
             layers=result.layers,
             folded=result.folded,
             refused=result.refused + result.unfolded,
             verification=compared.verification,
             certificate=certificate,
+            goal=goal,
         )
         return self.result(graph.model, report)
+
+    def multiply_adds(self, result: Graph) -> Change | None:
+        """Of one sample in the original and in a result, if they can be counted."""
+        counts = [multiply_adds(g.model, one_sample(g)) for g in (self.source.graph, result)]
+        before, after = counts
+        return None if before is None or after is None else Change(before, after)
 
     def require_lossless(self, result: PassResult, compared: Compared) -> None:
         """Raise if the outputs changed by more than rounding although ε allowed only that."""
@@ -222,6 +253,7 @@ class Optimization:
         report = self.report(
             parameters=Change(count, count),
             bytes=Change(self.source.bytes, self.source.bytes),
+            multiply_adds=self.multiply_adds(graph),
             layers=result.layers if result else (),
             refused=result.refused + result.unfolded if result else (),
             unchanged=reason,

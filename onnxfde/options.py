@@ -8,7 +8,7 @@ Nothing heavy is imported, so that `--help` stays fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from numbers import Integral, Real
@@ -25,9 +25,14 @@ Quotient = Literal["minimal", "refit", "single", "exact"]
 Relation = Literal["forward", "backward"]
 Norm = Literal["sum", "max"]
 Linkage = Literal["closure", "diameter"]
+UnitKind = Literal["dense", "channels"]
+"""What the units of a layer are: neurons of a dense layer, or channels of a convolution."""
 Int8 = Literal["dynamic", "static"]
 Range = tuple[float, float]
 """The smallest and the largest value of inputs."""
+Limit = int | float
+"""At most so many (a whole number), or at most this share of what the original has (up to 1.0)."""
+GoalKind = Literal["error", "drop", "params", "macs", "bytes", "latency"]
 
 DEFAULT_EPS = 0.1
 """Allowed relative change of a layer's output unless given, where the inputs are known well enough
@@ -45,13 +50,27 @@ CHOICES = {
     "int8": Int8,
 }
 NUMBERS = {"eps": Real, "keep": Real, "max_certified_error": Real, "time_limit": Real,
-           "neurons": Integral, "seed": Integral}  # fmt: skip
+           "neurons": Integral, "seed": Integral, "max_macs": Real, "max_params": Real,
+           "max_bytes": Real, "max_error": Real, "max_drop": Real, "align": Integral}  # fmt: skip
 """The kind of number that an option takes; some may be None."""
 FLAGS = ("verify", "certify", "force")
 """Options that are true or false; `certify` may be None."""
 PAPER_DEFAULTS = ("forward", "sum", "closure")
 """`relation`, `norm` and `linkage` unless given."""
-EPS_AND_COUNT = "--eps cannot be combined with --neurons or --keep"
+EPS_AND_COUNT = (
+    "--eps cannot be combined with --neurons, --keep or a goal of the whole model (--max-…)"
+)
+GOALS: tuple[GoalKind, ...] = get_args(GoalKind)
+SIZE_GOALS = ("params", "macs", "bytes")
+"""Goals that limit how large the model is."""
+LOSS_GOALS = ("error", "drop")
+"""Goals that limit how much worse it may be."""
+COUNTS = ("neurons", "keep", *(f"max_{kind}" for kind in GOALS))
+"""Options that say what the result is to be like, instead of ε."""
+DATA_USES = ("preprocess", "inputs", "labels")
+"""Options that say how data becomes inputs (`DataUse`)."""
+ALIGNMENTS = (1, 4, 8)
+"""Multiples to which runtimes round channels in memory."""
 SHARE_SLACK = 1e-9
 """Subtracted before a share of neurons is rounded up, so that 7 % of 100 (in floating point
 7.000000000000001) are 7. Chosen: far above float64's rounding, far below one neuron."""
@@ -72,6 +91,22 @@ class MergeOptions:
     """Leave at most this many neurons in each layer, instead of ε."""
     keep: float | None = None
     """Leave at most this fraction of each layer's neurons, instead of ε."""
+    max_macs: Limit | None = None
+    """Leave at most so many multiply-adds in the model, instead of ε."""
+    max_params: Limit | None = None
+    """Leave at most so many parameters in the model, instead of ε."""
+    max_bytes: Limit | None = None
+    """Leave at most so many bytes of the file, instead of ε."""
+    max_error: float | None = None
+    """Change the model's outputs by at most this (relative L2), instead of ε."""
+    max_drop: float | None = None
+    """Lose at most so many points of accuracy, or percent of the MSE, instead of ε."""
+    max_latency: str | None = None
+    """Take at most so many milliseconds ("5") or this share of the time ("60%"), instead of ε."""
+    latency_target: str = "cpu"
+    """The machine on which the time is measured."""
+    align: int | None = None
+    """Leave a multiple of so many channels in each layer; None: what runs fastest."""
     semantics: Semantics = "budget"
     """What ε means: a bound on the change, or a pairwise threshold."""
     quotient: Quotient | None = None
@@ -120,6 +155,12 @@ class MergeOptions:
         for name, eps in (("", common), *self.layer_eps):
             if not (math.isfinite(eps) and eps >= 0):
                 raise UsageError(f"--eps {name and name + '='}{eps} is not a number ≥ 0")
+            if eps >= 1 and self.semantics == "budget":
+                hint = f"; for {eps:g} % give {eps:g}% or {eps / 100:g}" if eps < 100 else ""
+                raise UsageError(
+                    f"--eps {name and name + '='}{eps:g} allows any change: give a number below 1"
+                    f"{hint}"
+                )
         if self.neurons is not None and self.neurons < 1:
             raise UsageError(f"--neurons {self.neurons} is not a number ≥ 1")
         if self.seed < 0:
@@ -131,9 +172,32 @@ class MergeOptions:
                 f"{hint if 1 < self.keep <= 100 else ''}"
             )
 
+        self._check_goals()
+        if self.align is not None and self.align not in ALIGNMENTS:
+            known = ", ".join(map(str, ALIGNMENTS))
+            raise UsageError(f"--align {self.align} is not one of {known}")
+
+    def _check_goals(self) -> None:
+        for kind in SIZE_GOALS:
+            check_limit(f"max_{kind}", getattr(self, f"max_{kind}"))
+        if self.max_error is not None and not 0 < self.max_error < 1:
+            hint = "; --eps 0 merges without loss" if self.max_error == 0 else ""
+            raise UsageError(f"--max-error {self.max_error:g} is not between 0 and 1{hint}")
+        if self.max_drop is not None and not 0 < self.max_drop < 100:
+            raise UsageError(f"--max-drop {self.max_drop:g} is not between 0 and 100 points")
+        if self.max_latency is not None:
+            latency_limit(self.max_latency)
+        if self.max_bytes is not None and self.int8:
+            raise UsageError(
+                "--max-bytes cannot be combined with --int8: limit --max-params, each takes a byte "
+                "in 8 bits"
+            )
+
     def _check_combinations(self) -> None:
-        if self.neurons is not None and self.keep is not None:
-            raise UsageError("--neurons and --keep cannot be combined: give one")
+        if len(self.sizes) > 1:
+            raise UsageError(f"{' and '.join(self.sizes)} cannot be combined: give one")
+        if self.goal and self.semantics != "budget":
+            raise UsageError(f"{self.sizes[0]} needs --semantics budget")
         if self.layer_eps and self.asks_for_count:
             raise UsageError(EPS_AND_COUNT)
         if self.quotient == "minimal" and self.semantics != "budget":
@@ -156,14 +220,38 @@ class MergeOptions:
         return self.quotient or ("minimal" if self.semantics == "budget" else "single")
 
     @property
+    def sizes(self) -> list[str]:
+        """The options by which the user asks for a size instead of ε."""
+        return [option(name) for name in COUNTS if getattr(self, name) is not None]
+
+    @property
     def asks_for_count(self) -> bool:
-        """Whether the user asks for a number of neurons instead of ε."""
-        return self.neurons is not None or self.keep is not None
+        """Whether the user asks for a size instead of ε."""
+        return bool(self.sizes)
+
+    @property
+    def asks_to_approximate(self) -> bool:
+        """Whether the user says how much may change, or how small the model is to be."""
+        return self.asks_for_count or any(
+            eps > 0 for eps in (self.eps or 0.0, *dict(self.layer_eps).values())
+        )
+
+    @property
+    def goal(self) -> GoalKind | None:
+        """What is asked for of the whole model, if anything is."""
+        return next((kind for kind in GOALS if getattr(self, f"max_{kind}") is not None), None)
+
+    def without_goal(self, **other: Any) -> Self:
+        """The same without anything that is asked for of the whole model."""
+        nothing: dict[str, Any] = {f"max_{kind}": None for kind in GOALS}
+        return replace(self, **nothing, **other)
 
     @property
     def method(self) -> Self:
         """How to merge: the same without ε, counts and the choice of layers."""
-        return replace(self, eps=None, layer_eps=(), neurons=None, keep=None, layers=(), skip=())
+        return self.without_goal(
+            eps=None, layer_eps=(), neurons=None, keep=None, align=None, layers=(), skip=(),
+        )  # fmt: skip
 
     @property
     def largest_eps(self) -> float:
@@ -177,19 +265,25 @@ class MergeOptions:
         matching = (eps for glob, eps in self.layer_eps if fnmatchcase(name, glob))
         return own.get(name, next(matching, self.eps))
 
-    def count_of(self, neurons: int) -> int | None:
+    def count_of(self, name: str, neurons: int) -> int | None:
         """How many of a layer's neurons to leave; None if ε decides."""
         if self.keep is not None:
             return max(1, math.ceil(self.keep * neurons - SHARE_SLACK))
         return self.neurons
 
-    def selected(self, names: Sequence[str]) -> list[str]:
-        """The layers to work on; a name or glob that matches no layer is an error."""
+    def selected(
+        self, names: Sequence[str], others: Callable[[], Sequence[str]] = tuple
+    ) -> list[str]:
+        """The layers to work on, of those with these names.
+
+        A name or glob that matches none of them, nor any of the model's other layers, is an error.
+        """
         for wanted in (*(name for name, _ in self.layer_eps), *self.layers, *self.skip):
             if names and not any(listed(n, (wanted,)) for n in names):
-                raise OptionError(
-                    f"no layer is called '{wanted}'; the layers are {', '.join(names)}"
-                )
+                every = [*others(), *names]
+                if not any(listed(n, (wanted,)) for n in every):
+                    known = ", ".join(every)
+                    raise OptionError(f"no layer is called '{wanted}'; the layers are {known}")
         chosen = [n for n in names if not self.layers or listed(n, self.layers)]
         return [n for n in chosen if not listed(n, self.skip)]
 
@@ -197,6 +291,41 @@ class MergeOptions:
 def listed(name: str, globs: tuple[str, ...]) -> bool:
     """Whether a layer's name equals or matches one of the globs."""
     return any(name == glob or fnmatchcase(name, glob) for glob in globs)
+
+
+def check_limit(name: str, limit: Limit | None) -> None:
+    """Refuse a limit that is neither a number of things nor a share."""
+    if limit is None or (isinstance(limit, int) and limit >= 1):
+        return
+    if not 0 < limit <= 1:
+        raise UsageError(
+            f"{option(name)} {limit:g} is neither a whole number above 0 nor a share up to 100%"
+        )
+
+
+def latency_limit(text: str) -> tuple[float, bool]:
+    """Milliseconds, or a share of the original's time, and whether it is a share.
+
+    >>> latency_limit("60%"), latency_limit("2.5")
+    ((0.6, True), (2.5, False))
+    """
+    try:
+        number = float(text.removesuffix("ms").removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    share = text.endswith("%")
+    if not (0 < number < math.inf) or (share and number >= 100):
+        raise UsageError(f"--max-latency {text}: give milliseconds or a share below 100%")
+    return (number / 100 if share else number), share
+
+
+def limit_of(limit: Limit, whole: int) -> int:
+    """How many a limit allows, of so many.
+
+    >>> limit_of(0.5, 301), limit_of(200, 301)
+    (150, 200)
+    """
+    return limit if isinstance(limit, int) else math.floor(limit * whole + SHARE_SLACK)
 
 
 def option(name: str) -> str:
@@ -217,11 +346,47 @@ def plain_number(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class DataUse:
+    """How the data becomes inputs of a model."""
+
+    preprocess: tuple[str, ...] = ()
+    """What is done to its values (`--preprocess`), as the user writes it."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """Inputs and the arrays that they take (`--input`), where the names differ."""
+    labels: str | None = None
+    """The array or column that holds labels or targets (`--labels`); None: `y`."""
+
+    @classmethod
+    def given(
+        cls,
+        preprocess: str | Sequence[str] = (),
+        inputs: Mapping[str, str] | None = None,
+        labels: str | None = None,
+    ) -> DataUse:
+        """The same as Python callers write it: a single text, a mapping."""
+        if not isinstance(labels, str | None):
+            raise UsageError(f"labels {labels!r} is not the name of an array or column")
+        return cls(as_texts("--preprocess", preprocess, "texts"), as_names(inputs), labels)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is said, for the settings of a run."""
+        found = {
+            "preprocess": list(self.preprocess),
+            "inputs": dict(self.inputs),
+            "labels": self.labels,
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+@dataclass(frozen=True)
 class Options(MergeOptions):
     """Everything that `optimize` can be asked for."""
 
     data: Data | None = None
-    """Real inputs: a file, arrays by the names of the model's inputs, or the only input's array."""
+    """Real inputs: a file, a folder of images, arrays by name, or the only input's array."""
+    data_use: DataUse = DataUse()
+    """How the data becomes inputs."""
     input_range: Range | None = None
     """The range of the inputs, which the certificate covers; the default one if not given."""
     verify: bool = True
@@ -238,6 +403,13 @@ class Options(MergeOptions):
     def __post_init__(self) -> None:
         """Refuse options that make no sense, alone or together."""
         super().__post_init__()
+        if self.goal in LOSS_GOALS and self.data is None:
+            raise UsageError(
+                f"--max-{self.goal} is about real inputs: give --data"
+                f"{' with labels' if self.goal == 'drop' else ''}"
+            )
+        if self.goal in LOSS_GOALS and not self.verify:
+            raise UsageError(f"--max-{self.goal} is checked at the end: drop --no-verify")
         self._check_proof()
         self._check_time()
 
@@ -248,17 +420,18 @@ class Options(MergeOptions):
         if unknown := sorted(settled.keys() - MoreOptions.__annotations__.keys()):
             raise UsageError(f"optimize takes no option '{unknown[0]}'")
         for name in ("layers", "skip"):
-            settled[name] = as_globs(name, settled.get(name, ()))
+            settled[name] = as_texts(option(name), settled.get(name, ()), "names or globs")
+        use = {name: settled.pop(name) for name in DATA_USES if name in settled}
+        settled["data_use"] = DataUse.given(**use)
         by_layer = settled.get("layer_eps") or {}
         if not isinstance(by_layer, Mapping):
             raise UsageError(f"layer_eps {by_layer!r} is not a mapping from layers to ε")
         own = ((str(name), plain_number(value)) for name, value in by_layer.items())
         settled["layer_eps"] = tuple(sorted(own))
-        if eps is not None and (
-            settled.get("neurons") is not None or settled.get("keep") is not None
-        ):
+        made = cls(eps=plain_number(eps), **settled)
+        if eps is not None and made.asks_for_count:
             raise UsageError(EPS_AND_COUNT)
-        return cls(eps=plain_number(eps), **settled)
+        return made
 
     def _check_proof(self) -> None:
         limit = self.max_certified_error
@@ -287,13 +460,22 @@ class Options(MergeOptions):
         return DEFAULT_RANGE if self.input_range is None else self.input_range
 
 
-def as_globs(name: str, globs: Any) -> tuple[str, ...]:
-    """One glob or several, as a tuple."""
-    if isinstance(globs, str):
-        return (globs,)
-    if not isinstance(globs, Iterable) or not all(isinstance(glob, str) for glob in globs):
-        raise UsageError(f"--{name} {globs!r} is not a list of names or globs")
-    return tuple(globs)
+def as_texts(shown: str, texts: Any, what: str) -> tuple[str, ...]:
+    """One text or several, as a tuple."""
+    if isinstance(texts, str):
+        return (texts,)
+    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"{shown} {texts!r} is not a list of {what}")
+    return tuple(texts)
+
+
+def as_names(inputs: Any) -> tuple[tuple[str, str], ...]:
+    """Names of inputs and of their arrays, in one fixed order."""
+    pairs: list[Any] = list(inputs.items()) if isinstance(inputs, Mapping) else []
+    known = inputs is None or isinstance(inputs, Mapping)
+    if not known or not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise UsageError(f"inputs {inputs!r} is not a mapping from inputs to arrays of the data")
+    return tuple(sorted(pairs))
 
 
 class MoreOptions(TypedDict, total=False):
@@ -302,6 +484,14 @@ class MoreOptions(TypedDict, total=False):
     layer_eps: Mapping[str, float]
     neurons: int | None
     keep: float | None
+    max_macs: Limit | None
+    max_params: Limit | None
+    max_bytes: Limit | None
+    max_error: float | None
+    max_drop: float | None
+    max_latency: str | None
+    latency_target: str
+    align: int | None
     semantics: Semantics
     quotient: Quotient | None
     seed: int
@@ -312,6 +502,9 @@ class MoreOptions(TypedDict, total=False):
     skip: Sequence[str]
     int8: Int8 | None
     data: Data | None
+    preprocess: str | Sequence[str]
+    inputs: Mapping[str, str] | None
+    labels: str | None
     input_range: Range | None
     verify: bool
     certify: bool | None

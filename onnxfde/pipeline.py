@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -10,7 +11,7 @@ from onnxfde import __version__
 from onnxfde.graph.stamp import is_own_work
 from onnxfde.numbers import Data
 from onnxfde.optimization import Optimization, Result, samples_to_compare
-from onnxfde.options import DEFAULT_RANGE, MoreOptions, Options, Range
+from onnxfde.options import DEFAULT_RANGE, DataUse, MoreOptions, Options, Range
 from onnxfde.passes.certified_merging import CertifiedMerging
 from onnxfde.passes.quantize import Quantize
 from onnxfde.progress import Progress
@@ -31,7 +32,7 @@ def optimize(
     Args:
         model: A path or an `onnx.ModelProto`.
         eps: Allowed change of each layer's output, relative to its spread; 0.1 if neither `eps` nor
-            `neurons` nor `keep` is given.
+            `neurons` nor `keep` is given, but without data 0 for all but polynomials.
         progress: Receives reports of what is being done.
         **options: Any of the following, by name.
 
@@ -39,10 +40,31 @@ def optimize(
         layer_eps: ε of single layers, by name or glob: `{"fc1": 0.05}`.
         neurons: Leave at most this many neurons in each layer, instead of ε.
         keep: Leave at most this fraction (up to 1) of each layer's neurons, instead of ε.
+        max_error: As small as possible, with outputs that change by at most this (relative L2) on
+            data that nothing was chosen by, instead of ε; `GoalMissed` if they change more.
+        max_drop: As small as possible, with at most so many points of accuracy less, or percent of
+            the mean squared error more, if the data has labels or targets.
+        max_params: As good as possible, with at most so many parameters (an int), or at most this
+            share of the original's (a float up to 1.0).
+        max_macs: The same for multiply-adds of one sample.
+        max_bytes: The same for the bytes of the file.
+        max_latency: The same for the time of one run: "60%" of the original's, or "2.5"
+            milliseconds.
+        latency_target: The machine that this is about: "cpu" (default), "arm64", "ssh://…".
+        align: Leave a multiple of so many channels in each layer of convolutions: 8, 4 or 1; None
+            (default): 8 where a layer has at least 16.
         layers: Only layers whose name matches one of these globs.
         skip: Not the layers whose name matches one of these globs.
-        data: Real inputs, one row per sample: a .npz or .npy file, `{name: array}` with one array
-            per input ("y" for labels or targets), or the array of the only input.
+        data: Real inputs, one row per sample: a .npz or .npy file, a folder of .npz files, a table
+            (.csv with a header), a folder of images (subfolders are classes), `{name: array}` with
+            one array per input ("y" for labels or targets), or the array of the only input.
+        preprocess: What is done to the values of the data, (x · scale − mean) / std, and where it
+            has its channels: "scale=1/255,mean=0.5:0.4:0.4,std=0.2:0.2:0.3,layout=nhwc", with
+            "NAME:" in front for one of several inputs, in a list.
+        inputs: Arrays of the data by the inputs that take them, where the names differ:
+            `{"x": "images"}`.
+        labels: The array of the data, or the column of a table, with labels or targets; "y" if
+            there is one of that name.
         input_range: `(low, high)` of the inputs if there is no data, and for the certificate;
             `(-1, 1)` if not given.
         verify: Run the result beside the original and compare them (default).
@@ -96,6 +118,9 @@ def verify(
     other: Model,
     *,
     data: Data | None = None,
+    preprocess: str | Sequence[str] = (),
+    inputs: Mapping[str, str] | None = None,
+    labels: str | None = None,
     input_range: Range = DEFAULT_RANGE,
     progress: Progress | None = None,
 ) -> Verification:
@@ -107,7 +132,7 @@ def verify(
     """
     first, second = open_model(model).graph, open_model_or_ort(other)
     require_same_interface(first, second)
-    inputs, _ = open_data(first, data, input_range)
-    samples = samples_to_compare(first, inputs, wanted=True)
-    side_by_side = SideBySide(first, samples, progress or Progress(), inputs.clock)
+    source, _ = open_data(first, data, input_range, DataUse.given(preprocess, inputs, labels))
+    samples = samples_to_compare(first, source, wanted=True)
+    side_by_side = SideBySide(first, samples, progress or Progress(), source.clock)
     return side_by_side.compare(second).verification

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from onnxfde import __version__
 from onnxfde.graph.match import Refusal
 from onnxfde.options import Int8
+from onnxfde.passes.goal_merging import GoalOutcome
 from onnxfde.passes.result import Fold, LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.running.verification import Verification
@@ -54,11 +55,15 @@ class Report:
     input_sha256: str
     parameters: Change
     bytes: Change
+    multiply_adds: Change | None = None
+    """Of one sample; None if they cannot be counted."""
     layers: tuple[LayerChange, ...] = ()
     folded: tuple[Fold, ...] = ()
     refused: tuple[Refusal, ...] = ()
     verification: Verification | None = None
     certificate: Certificate | None = None
+    goal: GoalOutcome | None = None
+    """What was asked for of the whole model, if anything was."""
     int8: Quantized | None = None
     assumed: str | None = None
     """What was assumed about the inputs, if there is no data."""
@@ -66,8 +71,16 @@ class Report:
     output_sha256: str | None = None
     weight_files: tuple[str, ...] = ()
     """Files beside the output that were written with it and hold external weights."""
+    onnx_bytes: int | None = None
+    """What the model takes as .onnx, if it was written as .ort."""
     unchanged: str | None = None
     """Why the output is the input (perhaps in another format), if it is."""
+
+    def stored_in(self, size: int, digest: str) -> Report:
+        """The same with the bytes and the hash of the files that were written as .onnx."""
+        int8 = self.int8 and replace(self.int8, bytes=Change(self.int8.bytes.before, size))
+        total = Change(self.bytes.before, size)
+        return replace(self, bytes=total, int8=int8, output_sha256=digest)
 
     @property
     def changed(self) -> bool:
@@ -92,11 +105,14 @@ class Report:
             "parameters": asdict(self.parameters),
             "grp_percent": round(self.grp_percent, 4),
             "bytes": asdict(self.bytes),
+            "multiply_adds": asdict(self.multiply_adds) if self.multiply_adds else None,
+            "onnx_bytes": self.onnx_bytes,
             "layers": [asdict(layer) for layer in self.layers],
             "folded": [asdict(fold) for fold in self.folded],
             "refused": [asdict(refusal) for refusal in self.refused],
             "verification": asdict(self.verification) if self.verification else None,
             "certificate": asdict(self.certificate) if self.certificate else None,
+            "goal": asdict(self.goal) if self.goal else None,
             "int8": asdict(self.int8) if self.int8 else None,
             "assumed": self.assumed,
             "unchanged": self.unchanged,

@@ -6,11 +6,14 @@ largest cap on ε with  certified error ≤ limit        (found by bisection amo
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass, replace
 
+from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.options import Options
-from onnxfde.passes.fold_affine import FoldAffine
+from onnxfde.passes.goal_merging import GoalMerging, GoalOutcome
+from onnxfde.passes.goal_search import merged_by
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context, PassResult
 from onnxfde.proof.certificate import Certificate, Proof
@@ -27,10 +30,13 @@ class CertifiedResult:
 
     result: PassResult
     certificate: Certificate | None
+    goal: GoalOutcome | None = None
+    """What was asked for of the whole model, if anything was."""
 
     def undone(self, original: Graph) -> CertifiedResult:
         """The original as the result, with the certificate that was not good enough."""
-        layers = tuple(layer.undone() for layer in self.result.layers)
+        known = {match.name: match.layer for match in find_layers(original)[0]}
+        layers = tuple(layer.undone(known.get(layer.name)) for layer in self.result.layers)
         result = replace(self.result, graph=original, layers=layers, folded=())
         return CertifiedResult(result, self.certificate)
 
@@ -61,12 +67,23 @@ class CertifiedMerging:
         If no ε keeps the limit and merges anything, the original is the result. If the user asked
         for a number of neurons, or there is no certificate, exceeding the limit is an error.
         """
+        goal = GoalMerging.of(self.merge)
+        if goal is not None:
+            return self.towards(goal, original, context)
         first = self.applied(self.merge, original, context)
         if first.certificate is None or self.proof.holds(first.certificate):
             return first
         if self.merge.asks_for_count or first.certificate.unavailable:
             raise self.proof.failure(first.certificate)
         return self.with_smaller_eps(original, context) or first.undone(original)
+
+    def towards(self, goal: GoalMerging, original: Graph, context: Context) -> CertifiedResult:
+        """Merge until a goal of the whole model is met."""
+        result, outcome = goal.apply(original, replace(context, memory={}))
+        found = replace(self.certified(result, original, context), goal=outcome)
+        if found.certificate is not None and not self.proof.holds(found.certificate):
+            raise self.proof.failure(found.certificate)
+        return found
 
     @property
     def lossless(self) -> CertifiedMerging | None:
@@ -85,7 +102,8 @@ class CertifiedMerging:
     def with_smaller_eps(self, original: Graph, context: Context) -> CertifiedResult | None:
         """The result of the largest cap on ε that keeps the limit; None if it merges nothing."""
         tried: dict[float, CertifiedResult] = {}
-        context.progress.note("note: the certified change exceeds its limit: trying smaller ε")
+        note = context.progress.note
+        note("note: the certified change exceeds its limit: trying smaller ε")
         context = replace(context, progress=context.progress.without_notes())
 
         def keeps_limit(cap: float) -> bool:
@@ -95,6 +113,8 @@ class CertifiedMerging:
             found = self.applied(capped, original, context)
             if self.proof.holds(found.certificate):
                 tried[cap] = found
+            most = found.certificate.largest if found.certificate else math.inf
+            note(f"note: ε at most {cap:.2g}: certified change {most:.2g}")
             return cap in tried
 
         caps = self.caps
@@ -104,9 +124,10 @@ class CertifiedMerging:
 
     def applied(self, merge: MergeNeurons, original: Graph, context: Context) -> CertifiedResult:
         """Apply the passes with one setting, and certify the result if that is wanted."""
-        result = merge.apply(original, context)
-        if merge.semantics == "budget" and not (merge.layers or merge.skip):
-            result = result.then(FoldAffine().apply(result.graph, context))
+        return self.certified(merged_by(merge, original, context), original, context)
+
+    def certified(self, result: PassResult, original: Graph, context: Context) -> CertifiedResult:
+        """A result with its certificate, if one is wanted."""
         context.progress.say("bounding the change of outputs")
         with context.progress.timed("certify"):
             box = context.inputs.box(original)

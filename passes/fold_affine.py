@@ -21,11 +21,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxfde.graph.affine_maps import ELEMENTWISE, Affine, NoMatch, affine, fold_after, with_carrier
+from onnxfde.graph.affine_maps import (
+    ELEMENTWISE,
+    NUMPY_BROADCASTING,
+    Affine,
+    NoMatch,
+    affine,
+    fold_after,
+    with_carrier,
+)
 from onnxfde.graph.edit import Edit
 from onnxfde.graph.inner_nodes import AFFINE
 from onnxfde.graph.map_pairs import walk_on
-from onnxfde.graph.match import NUMPY_BROADCASTING, Refusal
+from onnxfde.graph.match import Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto

@@ -19,7 +19,6 @@ from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier, threshold_fault
-from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.block_search import BlockSearch
 from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
@@ -27,6 +26,7 @@ from onnxfde.neurons.frontier import Frontier, Reduced
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.layer_limits import size_fault
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.structural_merge import structural_merge
 from onnxfde.neurons.value_range import storage_fault
@@ -62,7 +62,7 @@ class LayerStudy:
     verdict: Evidence | None = None
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
     wider_samples: FloatArray | None = None
-    """Inputs of the layer under another assumption."""
+    """Inputs of the layer under another assumption than those of the problem."""
     assumed: bool = False
     """Whether there is no data, so that its inputs are assumed."""
 
@@ -93,10 +93,11 @@ class LayerStudy:
         ended = self.frontier.remark if isinstance(self.frontier, FreeSearch) else None
         return "; ".join(filter(None, (self.remark, ended))) or None
 
-    def measured_error(self, after: Layer, merged: bool) -> float:
+    def measured_error(self, after: Layer, merged: bool, range_only: bool = False) -> float:
         """The change on rows kept for the verdict, else on rows held out, else on the samples.
 
-        Under two assumptions about the inputs the larger change counts.
+        Under two assumptions about the inputs the larger change counts, unless the layer is meant
+        for the given range only.
         """
         if not merged:
             return 0.0
@@ -108,7 +109,7 @@ class LayerStudy:
             own = before.change_to(after, self.problem.samples[:: 1 + work // MEASURED_PRODUCTS])
         else:
             own = evidence.held_out.error(after)
-        wider = self.wider_samples
+        wider = None if range_only else self.wider_samples
         return own if wider is None else max(own, before.change_to(after, wider))
 
 
@@ -120,9 +121,12 @@ class RecordedPair:
     current: Recording
 
     @classmethod
-    def of(cls, original: Recording, work: Graph) -> RecordedPair:
-        """Nothing is edited yet."""
-        return cls(original, original.for_copy(work))
+    def of(cls, original: Recording, graph: Graph, work: Graph) -> RecordedPair:
+        """`work` is a copy of `graph`, of which other passes may have made something else."""
+        current = original.for_copy(work)
+        if graph is not original.graph:
+            current.drop(list(current.recorded))
+        return cls(original, current)
 
     def inputs(self, now: Match) -> LayerInputs:
         """What a layer reads in the network as it is now."""
@@ -147,6 +151,8 @@ class LayerStudies:
     """On inputs under another assumption, if there is no data."""
     deadline: Deadline = field(default_factory=Deadline)
     """When the search at the present layer must end."""
+    start: Graph | None = None
+    """The network before any of its layers was merged."""
     replaced: tuple[Reduced, ...] = ()
     """What the layers merged so far became."""
     passed: tuple[str, ...] = ()
@@ -158,6 +164,7 @@ class LayerStudies:
     ) -> LayerStudies:
         """Record the inputs of all layers; `work` is the copy of the graph that will be edited."""
         inputs = context.inputs
+        graph, current = context.reference or graph, graph
         results = any(needs_evidence(options, match.layer, inputs) for match in layers)
         context.progress.say("recording the inputs of layers")
 
@@ -167,7 +174,7 @@ class LayerStudies:
                 record_layers(recording, layers, with_results=results or samples is not None)
                 return recording
 
-            return RecordedPair.of(context.remembered((graph, name), record), work)
+            return RecordedPair.of(context.remembered((graph, name), record), current, work)
 
         kept, wider = inputs.verdict, inputs.wider
         return cls(
@@ -176,6 +183,7 @@ class LayerStudies:
             pair("fitting", inputs),
             None if kept is None else pair("verdict", inputs, kept.some(DATA_ROWS)),
             None if wider is None else pair("wider", wider),
+            start=current,
         )
 
     def study(self, now: Match, found: Match) -> LayerStudy:
@@ -183,7 +191,8 @@ class LayerStudies:
 
         NoMatch if it is too large, or its values are beyond what its type or float64 can hold.
         """
-        key = (self.fitting.original, found.name, self.replaced, self.options.method)
+        method = self.options.method
+        key = (self.fitting.original, self.start, found.name, self.replaced, method)
         return self.context.remembered(key, lambda: self._new_study(now, found))
 
     def note_replaced(self, match: Match, became: Reduced) -> None:
@@ -216,6 +225,7 @@ class LayerStudies:
         samples = inputs.samples
         wider = self.wider.inputs(now) if self.wider else None
         wider = wider if wider and wider.remark is None else None
+        wider_samples = wider.samples if wider else None
         if self.wider and wider and now.layer.activation.power is None:
             inputs, recorded, wider = wider, self.wider, inputs
         seen = needs_evidence(self.options, now.layer, self.context.inputs)
@@ -240,7 +250,7 @@ class LayerStudies:
         if fault:
             raise NoMatch(fault)
         frontier = frontier_of(problem, self.options, progress, self.deadline)
-        verdict, wider_samples = self._verdict(now, found), wider.samples if wider else None
+        verdict = self._verdict(now, found)
         assumed = self.context.inputs.data is None
         return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples, assumed)
 

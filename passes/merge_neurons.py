@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.edit import write_layer
+from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.match import Match, Refusal, find_layers, reread, size_of
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.original_layer import CANCELLATION
 from onnxfde.neurons.problem import Problem
-from onnxfde.options import DEFAULT_EPS, MergeOptions
+from onnxfde.options import DEFAULT_EPS
+from onnxfde.passes.capped_merging import CappedMerging
 from onnxfde.passes.layer_study import LayerStudies, LayerStudy, refusing_extremes
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.threads import few_threads
@@ -40,7 +42,7 @@ FEW_LEFT = (
 
 
 @dataclass(frozen=True)
-class MergeNeurons(MergeOptions):
+class MergeNeurons(CappedMerging):
     """Merge the neurons of layers.
 
     >>> MergeNeurons(eps=0.05, semantics="paper", relation="backward").quotient_used
@@ -48,18 +50,6 @@ class MergeNeurons(MergeOptions):
     """
 
     name: ClassVar[str] = "merge-neurons"
-    most_eps: float = math.inf
-    """No layer gets a larger ε than this, whatever is asked for."""
-
-    @classmethod
-    def of(cls, options: MergeOptions) -> MergeNeurons:
-        """The pass that does what a user asked for."""
-        return cls(**{f.name: getattr(options, f.name) for f in fields(MergeOptions)})
-
-    def capped(self, most: float) -> MergeNeurons:
-        """The same with no ε above `most`; the same object if that changes nothing."""
-        idle = most >= min(self.most_eps, self.largest_eps)
-        return self if idle else replace(self, most_eps=most)
 
     def eps_of(self, study: LayerStudy) -> float:
         """The ε of a layer: 0 if none is given and too little is known of its inputs."""
@@ -75,7 +65,9 @@ class MergeNeurons(MergeOptions):
         with progress.timed("match"):
             matches, refused = find_layers(work)
             sizes = tuple(size_of(work, match) for match in matches)
-        wanted = self.selected([match.name for match in matches])
+        wanted = self.selected(
+            [match.name for match in matches], lambda: [a.name for a in find_axes(work)[0]]
+        )
         chosen = [match for match in matches if match.name in wanted]
         if not chosen:
             return PassResult(graph, refused=tuple(refused), found=sizes)
@@ -119,7 +111,7 @@ class MergeNeurons(MergeOptions):
     def choice(self, study: LayerStudy) -> tuple[Reduced | None, float | None]:
         """The smaller layer that the options ask for; if there is none, an ε that gives one."""
         frontier, problem = study.frontier, study.problem
-        count = self.count_of(problem.layer.neurons)
+        count = self.count_of(problem.name, problem.layer.neurons)
         if count is not None:
             return frontier.at_most(count), None
         eps = self.eps_of(study)
@@ -139,7 +131,7 @@ class MergeNeurons(MergeOptions):
             reduced, range_only = None, False
             remark = f"left alone, because if merged {fault}"
         before, after = problem.layer, reduced.layer if reduced else problem.layer
-        by_count = self.count_of(before.neurons) is not None
+        by_count = self.asks_for_count
         return LayerChange(
             name=problem.name,
             inputs=before.inputs,
@@ -153,7 +145,7 @@ class MergeNeurons(MergeOptions):
             eps=None if by_count else self.eps_of(study),
             error=reduced.error if reduced else 0.0,
             lower_bound=bound_below(problem, after.neurons, reduced),
-            measured_error=study.measured_error(after, merged=reduced is not None),
+            measured_error=study.measured_error(after, reduced is not None, range_only),
             dtype=problem.dtype.name,
             useful_eps=useful,
             remark=remark,
@@ -165,10 +157,9 @@ class MergeNeurons(MergeOptions):
     def remark(self, study: LayerStudy, reduced: Reduced | None, range_only: bool) -> str | None:
         """What to know about a layer: of its inputs, of the search, and of what data would give."""
         before = study.problem.layer.neurons
-        counted = self.count_of(before) is not None
         found = [study.remarks, IN_RANGE_ONLY if range_only else None]
         if study.lossless_unless_asked and self.semantics == "budget":
-            if not counted and self.eps_given(study.problem.name) is None:
+            if not self.asks_for_count and self.eps_given(study.problem.name) is None:
                 found.append(ASK_FOR_DATA)
             elif reduced and 2 * reduced.layer.neurons < before:
                 found.append(None if reduced is study.frontier.lossless else FEW_LEFT)

@@ -10,7 +10,9 @@ from onnxfde.deadline import Deadline
 from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
+from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Blocks
+from onnxfde.options import UnitKind
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 
@@ -42,7 +44,10 @@ class LayerChange:
     useful_eps: float | None = None
     """An ε at which something would merge, if nothing did."""
     remark: str | None = None
-    activation: str = "square"
+    kind: UnitKind = "dense"
+    """Whether the units that are called neurons here are channels of a convolution."""
+    activation: str | None = "square"
+    """What acts on each unit; None for channels on which no activation acts."""
     cut: bool = False
     """Whether the time limit ended the search for fewer neurons."""
     range_only: bool = False
@@ -56,18 +61,28 @@ class LayerChange:
     @property
     def outcome(self) -> str:
         """What became of the layer, in a few words."""
+        units = "channels" if self.kind == "channels" else "neurons"
         if not self.changed:
-            return f"{self.neurons_before} neurons, nothing merges"
-        error = f"error {self.error:.3g}"
-        return f"{self.neurons_before} → {self.neurons_after} neurons, {error}"
+            return f"{self.neurons_before} {units}, nothing merges"
+        error = f"error {self.measured_error:.2g}"
+        return f"{self.neurons_before} → {self.neurons_after} {units}, {error}"
 
-    def undone(self) -> LayerChange:
-        """The layer as reported if the change is not made after all."""
+    def undone(self, original: Layer | None) -> LayerChange:
+        """The layer as reported if neither it nor a layer before it is changed after all.
+
+        What was told of channels is what they were before any change.
+        """
+        inputs = original.inputs if original else self.inputs
+        size, same = original.size if original else self.parameters_before, inputs == self.inputs
         return replace(
             self,
+            inputs=inputs,
             neurons_after=self.neurons_before,
-            parameters_after=self.parameters_before,
-            blocks=tuple((i,) for i in range(self.neurons_before)),
+            neurons_lossless=self.neurons_lossless if same else None,
+            parameters_before=size,
+            parameters_after=size,
+            blocks=tuple((i,) for i in range(self.neurons_before)) if self.kind == "dense" else (),
+            eps=None,
             error=0.0,
             lower_bound=None,
             measured_error=0.0,
@@ -139,6 +154,10 @@ class Context:
 
     deadline: Deadline = field(default_factory=Deadline)
     """When searches must end, if the user is in a hurry."""
+    reference: Graph | None = None
+    """The network whose values are to be kept, if passes before have changed it already."""
+    latency: Callable[[Graph], float] | None = None
+    """The time that a network takes, likely at most, where that is asked for."""
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` returns; with a memory it is called only once per key."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import Activation, activation_named
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.activations import activation_named
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import Array, FloatArray
 from tests.models import build

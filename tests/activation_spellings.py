@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons import activations as table
+from onnxfde.neurons import piecewise_activations as piecewise
+from onnxfde.neurons import polynomial_activations as polynomials
+from onnxfde.neurons import smooth_activations as smooth
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
-from onnxfde.neurons.activations import Activation, scaled_activation
+from onnxfde.neurons.polynomial_activations import scaled_activation
 from tests.models import Array, build
 
 KINDS: dict[str, Any] = {"float": np.float32, "float16": np.float16, "double": np.float64}
@@ -79,172 +82,170 @@ def microsoft(text: str) -> str:
 
 TANH_GELU_TAIL = "t = Mul(r, steep) u = Tanh(t) v = Add(u, one)"
 SPELLINGS: dict[str, Wanted] = {
-    "Relu": Wanted(table.RELU, "s = Relu(h)"),
-    "Relu: Clip from 0": Wanted(table.RELU, "s = Clip(h, zero)"),
-    "Relu: Clip from 0, attribute": Wanted(table.RELU, "s = Clip <min = 0.0> (h)", 10),
-    "Relu: Max": Wanted(table.RELU, "s = Max(h, zero)"),
-    "LeakyRelu": Wanted(table.leaky_relu(f32(0.01)), "s = LeakyRelu(h)"),
-    "LeakyRelu 0.2": Wanted(table.leaky_relu(f32(0.2)), "s = LeakyRelu <alpha = 0.2> (h)"),
-    "LeakyRelu: PRelu with one slope": Wanted(table.leaky_relu(0.25), "s = PRelu(h, slope)"),
-    "LeakyRelu: Max": Wanted(table.leaky_relu(0.25), "t = Mul(slope, h) s = Max(t, h)"),
+    "Relu": Wanted(piecewise.RELU, "s = Relu(h)"),
+    "Relu: Clip from 0": Wanted(piecewise.RELU, "s = Clip(h, zero)"),
+    "Relu: Clip from 0, attribute": Wanted(piecewise.RELU, "s = Clip <min = 0.0> (h)", 10),
+    "Relu: Max": Wanted(piecewise.RELU, "s = Max(h, zero)"),
+    "LeakyRelu": Wanted(piecewise.leaky_relu(f32(0.01)), "s = LeakyRelu(h)"),
+    "LeakyRelu 0.2": Wanted(piecewise.leaky_relu(f32(0.2)), "s = LeakyRelu <alpha = 0.2> (h)"),
+    "LeakyRelu: PRelu with one slope": Wanted(piecewise.leaky_relu(0.25), "s = PRelu(h, slope)"),
+    "LeakyRelu: Max": Wanted(piecewise.leaky_relu(0.25), "t = Mul(slope, h) s = Max(t, h)"),
     "LeakyRelu: two Relus": Wanted(
-        table.leaky_relu(0.25),
+        piecewise.leaky_relu(0.25),
         "p = Relu(h) n = Neg(h) q = Relu(n) r = Mul(q, slope) s = Sub(p, r)",
     ),
     "LeakyRelu: Where": Wanted(
-        table.leaky_relu(0.25), "p = Mul(h, slope) q = Less(zero, h) s = Where(q, h, p)"
+        piecewise.leaky_relu(0.25), "p = Mul(h, slope) q = Less(zero, h) s = Where(q, h, p)"
     ),
-    "PRelu": Wanted(table.PRELU, "s = PRelu(h, slopes)", unit_parameters=(SLOPES,)),
+    "PRelu": Wanted(piecewise.PRELU, "s = PRelu(h, slopes)", unit_parameters=(SLOPES,)),
     "PRelu, slopes in a row": Wanted(
-        table.PRELU, "s = PRelu(h, slope_row)", unit_parameters=(SLOPES,)
+        piecewise.PRELU, "s = PRelu(h, slope_row)", unit_parameters=(SLOPES,)
     ),
     "PRelu of keras": Wanted(
-        table.PRELU,
+        piecewise.PRELU,
         "p = Relu(h) n = Neg(h) q = Relu(n) r = Mul(minus_slopes, q) s = Add(p, r)",
         unit_parameters=(SLOPES,),
     ),
-    "ReLU²: Mul": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(r, r)"),
-    "ReLU²: Pow": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Pow(r, two)"),
-    "ReLU²: x·Relu(x)": Wanted(table.RELU_SQUARED, "r = Relu(h) s = Mul(h, r)"),
-    "|x|²": Wanted(table.SQUARE, "p = Abs(h) s = Pow(p, two)"),
-    "Abs": Wanted(table.ABS, "s = Abs(h)"),
-    "Abs: Max": Wanted(table.ABS, "n = Neg(h) s = Max(h, n)"),
-    "Clip": Wanted(table.clip(-0.75, 1.25), "s = Clip(h, low, high)"),
+    "ReLU²: Mul": Wanted(piecewise.RELU_SQUARED, "r = Relu(h) s = Mul(r, r)"),
+    "ReLU²: Pow": Wanted(piecewise.RELU_SQUARED, "r = Relu(h) s = Pow(r, two)"),
+    "ReLU²: x·Relu(x)": Wanted(piecewise.RELU_SQUARED, "r = Relu(h) s = Mul(h, r)"),
+    "|x|²": Wanted(polynomials.SQUARE, "p = Abs(h) s = Pow(p, two)"),
+    "Abs": Wanted(piecewise.ABS, "s = Abs(h)"),
+    "Abs: Max": Wanted(piecewise.ABS, "n = Neg(h) s = Max(h, n)"),
+    "Clip": Wanted(piecewise.clip(-0.75, 1.25), "s = Clip(h, low, high)"),
     "Clip, attributes": Wanted(
-        table.clip(-0.75, 1.25), "s = Clip <min = -0.75, max = 1.25> (h)", 10
+        piecewise.clip(-0.75, 1.25), "s = Clip <min = -0.75, max = 1.25> (h)", 10
     ),
-    "Clip from below": Wanted(table.clip(-0.75), "s = Clip(h, low)"),
-    "Clip from above": Wanted(table.clip(most=1.25), 's = Clip(h, "", high)'),
-    "Clip from above: Min": Wanted(table.clip(most=1.25), "s = Min(high, h)"),
-    "Clip from above, attribute": Wanted(table.clip(most=1.25), "s = Clip <max = 1.25> (h)", 7),
-    "ReLU6": Wanted(table.clip(0.0, 6.0), "s = Clip(h, zero, six)"),
-    "ReLU6: Max and Min": Wanted(table.clip(0.0, 6.0), "r = Max(h, zero) s = Min(r, six)"),
-    "ReLU6: Relu and Min": Wanted(table.clip(0.0, 6.0), "r = Relu(h) s = Min(six, r)"),
-    "ThresholdedRelu": Wanted(table.thresholded_relu(), "s = ThresholdedRelu(h)"),
+    "Clip from below": Wanted(piecewise.clip(-0.75), "s = Clip(h, low)"),
+    "Clip from above": Wanted(piecewise.clip(most=1.25), 's = Clip(h, "", high)'),
+    "Clip from above: Min": Wanted(piecewise.clip(most=1.25), "s = Min(high, h)"),
+    "Clip from above, attribute": Wanted(piecewise.clip(most=1.25), "s = Clip <max = 1.25> (h)", 7),
+    "ReLU6": Wanted(piecewise.clip(0.0, 6.0), "s = Clip(h, zero, six)"),
+    "ReLU6: Max and Min": Wanted(piecewise.clip(0.0, 6.0), "r = Max(h, zero) s = Min(r, six)"),
+    "ReLU6: Relu and Min": Wanted(piecewise.clip(0.0, 6.0), "r = Relu(h) s = Min(six, r)"),
+    "ThresholdedRelu": Wanted(piecewise.thresholded_relu(), "s = ThresholdedRelu(h)"),
     "ThresholdedRelu 0.5": Wanted(
-        table.thresholded_relu(0.5), "s = ThresholdedRelu <alpha = 0.5> (h)"
+        piecewise.thresholded_relu(0.5), "s = ThresholdedRelu <alpha = 0.5> (h)"
     ),
     "ThresholdedRelu: Where": Wanted(
-        table.thresholded_relu(0.5), "p = LessOrEqual(h, half) s = Where(p, zero, h)"
+        piecewise.thresholded_relu(0.5), "p = LessOrEqual(h, half) s = Where(p, zero, h)"
     ),
-    "HardSigmoid": Wanted(table.hard_sigmoid(f32(0.2), 0.5), "s = HardSigmoid(h)"),
+    "HardSigmoid": Wanted(piecewise.hard_sigmoid(f32(0.2), 0.5), "s = HardSigmoid(h)"),
     "HardSigmoid 0.25, 0.4": Wanted(
-        table.hard_sigmoid(0.25, f32(0.4)), "s = HardSigmoid <alpha = 0.25, beta = 0.4> (h)"
+        piecewise.hard_sigmoid(0.25, f32(0.4)), "s = HardSigmoid <alpha = 0.25, beta = 0.4> (h)"
     ),
-    "HardSwish": Wanted(table.HARD_SWISH, "s = HardSwish(h)", rough=1e-7),
+    "HardSwish": Wanted(piecewise.HARD_SWISH, "s = HardSwish(h)", rough=1e-7),
     "HardSwish: HardSigmoid": Wanted(
-        table.HARD_SWISH, "g = HardSigmoid <alpha = 0.16666667> (h) s = Mul(h, g)", rough=1e-7
+        piecewise.HARD_SWISH, "g = HardSigmoid <alpha = 0.16666667> (h) s = Mul(h, g)", rough=1e-7
     ),
     "HardSwish: Clip and Div": Wanted(
-        scaled_activation(table.HARD_SWISH, 6.0),
+        scaled_activation(piecewise.HARD_SWISH, 6.0),
         "p = Add(h, three) q = Clip(p, zero, six) r = Mul(h, q) s = Div(r, six)",
     ),
     "HardSwish: Clip times 1/6": Wanted(
-        table.HARD_SWISH,
+        piecewise.HARD_SWISH,
         "p = Add(h, three) q = Clip(p, zero, six) r = Mul(q, sixth) s = Mul(r, h)",
     ),
     "HardSwish: Relu6 by Min": Wanted(
-        table.HARD_SWISH,
+        piecewise.HARD_SWISH,
         "p = Add(three, h) q = Relu(p) r = Min(q, six) t = Div(r, six) s = Mul(h, t)",
     ),
-    "Sigmoid": Wanted(table.SIGMOID, "s = Sigmoid(h)"),
-    "Tanh": Wanted(table.TANH, "s = Tanh(h)"),
-    "Erf": Wanted(table.ERF, "s = Erf(h)"),
-    "Softsign": Wanted(table.SOFTSIGN, "s = Softsign(h)"),
-    "Softsign: Div": Wanted(table.SOFTSIGN, "p = Abs(h) q = Add(p, one) s = Div(h, q)"),
-    "Softplus": Wanted(table.SOFTPLUS, "s = Softplus(h)"),
+    "Sigmoid": Wanted(smooth.SIGMOID, "s = Sigmoid(h)"),
+    "Tanh": Wanted(smooth.TANH, "s = Tanh(h)"),
+    "Erf": Wanted(smooth.ERF, "s = Erf(h)"),
+    "Softsign": Wanted(smooth.SOFTSIGN, "s = Softsign(h)"),
+    "Softsign: Div": Wanted(smooth.SOFTSIGN, "p = Abs(h) q = Add(p, one) s = Div(h, q)"),
+    "Softplus": Wanted(smooth.SOFTPLUS, "s = Softplus(h)"),
     "Softplus: Where": Wanted(
-        table.SOFTPLUS,
+        smooth.SOFTPLUS,
         "p = Softplus(h) q = Greater(h, twenty) s = Where(q, h, p)",
         kinds=("float", "float16"),
     ),
-    "Elu": Wanted(table.elu(), "s = Elu(h)"),
-    "Elu 0.5": Wanted(table.elu(0.5), "s = Elu <alpha = 0.5> (h)"),
-    "Selu": Wanted(table.selu(), "s = Selu(h)"),
-    "Selu 1.5, 0.75": Wanted(table.selu(1.5, 0.75), "s = Selu <alpha = 1.5, gamma = 0.75> (h)"),
-    "Celu": Wanted(table.celu(), "s = Celu(h)", kinds=("float",)),
-    "Celu 0.5": Wanted(table.celu(0.5), "s = Celu <alpha = 0.5> (h)", kinds=("float",)),
-    "Mish": Wanted(table.MISH, "s = Mish(h)", 18),
-    "Mish: Tanh and Softplus": Wanted(table.MISH, "p = Softplus(h) q = Tanh(p) s = Mul(h, q)"),
-    "Gelu": Wanted(table.GELU, "s = Gelu(h)", 20),
+    "Elu": Wanted(smooth.elu(), "s = Elu(h)"),
+    "Elu 0.5": Wanted(smooth.elu(0.5), "s = Elu <alpha = 0.5> (h)"),
+    "Selu": Wanted(smooth.selu(), "s = Selu(h)"),
+    "Selu 1.5, 0.75": Wanted(smooth.selu(1.5, 0.75), "s = Selu <alpha = 1.5, gamma = 0.75> (h)"),
+    "Celu": Wanted(smooth.celu(), "s = Celu(h)", kinds=("float",)),
+    "Celu 0.5": Wanted(smooth.celu(0.5), "s = Celu <alpha = 0.5> (h)", kinds=("float",)),
+    "Mish": Wanted(smooth.MISH, "s = Mish(h)", 18),
+    "Mish: Tanh and Softplus": Wanted(smooth.MISH, "p = Softplus(h) q = Tanh(p) s = Mul(h, q)"),
+    "Gelu": Wanted(smooth.GELU, "s = Gelu(h)", 20),
     "Gelu of onnxruntime": Wanted(
-        table.GELU, microsoft("Gelu(h)"), domain="com.microsoft", kinds=("float", "float16")
+        smooth.GELU, microsoft("Gelu(h)"), domain="com.microsoft", kinds=("float", "float16")
     ),
-    "Gelu by tanh": Wanted(table.TANH_GELU, 's = Gelu <approximate = "tanh"> (h)', 20),
-    "FastGelu": Wanted(table.TANH_GELU, microsoft("FastGelu(h)"), domain="com.microsoft"),
+    "Gelu by tanh": Wanted(smooth.TANH_GELU, 's = Gelu <approximate = "tanh"> (h)', 20),
+    "FastGelu": Wanted(smooth.TANH_GELU, microsoft("FastGelu(h)"), domain="com.microsoft"),
     "FastGelu with a bias": Wanted(
-        table.TANH_GELU, microsoft("FastGelu(h, added)"), added=BIAS, domain="com.microsoft"
+        smooth.TANH_GELU, microsoft("FastGelu(h, added)"), added=BIAS, domain="com.microsoft"
     ),
     "BiasGelu": Wanted(
-        table.GELU,
+        smooth.GELU,
         microsoft("BiasGelu(h, added)"),
         added=BIAS,
         domain="com.microsoft",
         kinds=("float", "float16"),
     ),
-    "QuickGelu": Wanted(
-        table.silu(1.702), microsoft("QuickGelu(h)"), domain="com.microsoft", rough=1e-7
-    ),
+    "QuickGelu": Wanted(smooth.silu(f32(1.702)), microsoft("QuickGelu(h)"), domain="com.microsoft"),
     "QuickGelu 1.5": Wanted(
-        table.silu(1.5), microsoft("QuickGelu <alpha = 1.5> (h)"), domain="com.microsoft"
+        smooth.silu(1.5), microsoft("QuickGelu <alpha = 1.5> (h)"), domain="com.microsoft"
     ),
     "Gelu: (x·(1 + erf))·0.5": Wanted(
-        scaled_activation(table.GELU, 2.0),
+        scaled_activation(smooth.GELU, 2.0),
         "p = Div(h, root2) q = Erf(p) r = Add(q, one) t = Mul(h, r) s = Mul(t, half)",
     ),
     "Gelu: x·(0.5·(1 + erf))": Wanted(
-        table.GELU,
+        smooth.GELU,
         "p = Mul(h, root_half) q = Erf(p) r = Add(one, q) t = Mul(half, r) s = Mul(h, t)",
     ),
     "Gelu: (x·0.5)·(1 + erf)": Wanted(
-        table.GELU, "p = Div(h, root2) q = Erf(p) r = Add(q, one) t = Mul(h, half) s = Mul(t, r)"
+        smooth.GELU, "p = Div(h, root2) q = Erf(p) r = Add(q, one) t = Mul(h, half) s = Mul(t, r)"
     ),
     "Gelu: x·(0.5·erf + 0.5)": Wanted(
-        table.GELU,
+        smooth.GELU,
         "p = Mul(root_half, h) q = Erf(p) r = Mul(q, half) t = Add(r, half) s = Mul(t, h)",
     ),
     "Gelu: 0.5·x + 0.5·x·erf": Wanted(
-        table.GELU, "p = Div(h, root2) q = Erf(p) r = Mul(h, half) t = Mul(r, q) s = Add(r, t)"
+        smooth.GELU, "p = Div(h, root2) q = Erf(p) r = Mul(h, half) t = Mul(r, q) s = Add(r, t)"
     ),
     "Gelu by tanh: Pow": Wanted(
-        table.TANH_GELU,
+        smooth.TANH_GELU,
         f"p = Pow(h, three) q = Mul(p, cube) r = Add(h, q) {TANH_GELU_TAIL} w = Mul(half, h) "
         "s = Mul(w, v)",
     ),
     "Gelu by tanh: x·x·x": Wanted(
-        scaled_activation(table.TANH_GELU, 2.0),
+        scaled_activation(smooth.TANH_GELU, 2.0),
         f"o = Mul(h, h) p = Mul(o, h) q = Mul(cube, p) r = Add(q, h) {TANH_GELU_TAIL} "
         "w = Mul(v, h) s = Mul(w, half)",
     ),
     "Gelu by tanh: x·(1 + c·x²)": Wanted(
-        table.TANH_GELU,
+        smooth.TANH_GELU,
         f"o = Mul(h, h) p = Mul(o, cube) q = Add(p, one) r = Mul(q, h) {TANH_GELU_TAIL} "
         "w = Mul(v, half) s = Mul(w, h)",
     ),
-    "SiLU": Wanted(table.silu(), "g = Sigmoid(h) s = Mul(h, g)"),
-    "SiLU, the gate first": Wanted(table.silu(), "g = Sigmoid(h) s = Mul(g, h)"),
-    "SiLU: Swish": Wanted(table.silu(), "s = Swish(h)", 24),
-    "SiLU 1.5: Swish": Wanted(table.silu(1.5), "s = Swish <alpha = 1.5> (h)", 24),
-    "SiLU 1.702": Wanted(table.silu(1.702), "p = Mul(h, beta) g = Sigmoid(p) s = Mul(h, g)"),
+    "SiLU": Wanted(smooth.silu(), "g = Sigmoid(h) s = Mul(h, g)"),
+    "SiLU, the gate first": Wanted(smooth.silu(), "g = Sigmoid(h) s = Mul(g, h)"),
+    "SiLU: Swish": Wanted(smooth.silu(), "s = Swish(h)", 24),
+    "SiLU 1.5: Swish": Wanted(smooth.silu(1.5), "s = Swish <alpha = 1.5> (h)", 24),
+    "SiLU 1.702": Wanted(smooth.silu(1.702), "p = Mul(h, beta) g = Sigmoid(p) s = Mul(h, g)"),
     "SiLU by tanh": Wanted(
-        scaled_activation(table.silu(), 2.0),
+        scaled_activation(smooth.silu(), 2.0),
         "p = Mul(h, half) g = Tanh(p) q = Add(g, one) r = Mul(h, q) s = Mul(r, half)",
     ),
     "SiLU by tanh of a half": Wanted(
-        scaled_activation(table.silu(2.0), 2.0),
+        scaled_activation(smooth.silu(2.0), 2.0),
         "p = Mul(h, half) g = Tanh(p) q = Add(g, one) s = Mul(p, q)",
     ),
-    "Sin": Wanted(table.SIN, "s = Sin(h)"),
-    "Pow 3": Wanted(table.polynomial((0, 0, 0, 1)), "s = Pow(h, three)"),
-    "Pow 3, a tensor": Wanted(table.polynomial((0, 0, 0, 1)), "s = Pow(h, cubed)"),
-    "x·x·x": Wanted(table.polynomial((0, 0, 0, 1)), "q = Mul(h, h) s = Mul(q, h)"),
-    "x⁴": Wanted(table.polynomial((0, 0, 0, 0, 1)), "q = Mul(h, h) s = Mul(q, q)"),
+    "Sin": Wanted(smooth.SIN, "s = Sin(h)"),
+    "Pow 3": Wanted(polynomials.polynomial((0, 0, 0, 1)), "s = Pow(h, three)"),
+    "Pow 3, a tensor": Wanted(polynomials.polynomial((0, 0, 0, 1)), "s = Pow(h, cubed)"),
+    "x·x·x": Wanted(polynomials.polynomial((0, 0, 0, 1)), "q = Mul(h, h) s = Mul(q, h)"),
+    "x⁴": Wanted(polynomials.polynomial((0, 0, 0, 0, 1)), "q = Mul(h, h) s = Mul(q, q)"),
     "0.5·x³ − x + 3": Wanted(
-        table.polynomial((0, -1, 0, 0.5)),
+        polynomials.polynomial((0, -1, 0, 0.5)),
         "q = Pow(h, three) r = Mul(half, q) t = Sub(r, h) s = Add(t, three)",
     ),
     "Horner": Wanted(
-        table.polynomial((0, 3, 2, 0.5)),
+        polynomials.polynomial((0, 3, 2, 0.5)),
         "p = Mul(half, h) q = Add(p, two) r = Mul(q, h) t = Add(r, three) s = Mul(t, h)",
     ),
 }

@@ -19,6 +19,8 @@ from onnxfde.running.runtime import load, run_all
 from onnxfde.running.samples import Samples
 
 Array = npt.NDArray[Any]
+OLD_MODEL = ModelProto(ir_version=1, graph={}).SerializeToString()
+"""A file that OUT may replace: the smallest one with a version and a graph."""
 
 
 def build(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import polynomial
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.polynomial_activations import polynomial
 from onnxfde.neurons.problem import Problem
 from onnxfde.running.random_inputs import latin_hypercube
 

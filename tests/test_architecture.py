@@ -26,7 +26,7 @@ RUNNER = "onnxfde.machines.targets.runner"
 RUNTIME = "onnxfde.running.runtime"
 
 LEAVES = {"deadline", "errors", "memory", "numbers", "options", "progress", "threads"}
-TOP = {"inspection", "optimization", "pipeline", "report"}
+TOP = {"goals", "inspection", "optimization", "pipeline", "report"}
 BELOW = {
     "leaves": set(),
     "neurons": {"leaves"},
@@ -78,9 +78,10 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
     [
         ("onnx_graphsurgeon", {"onnxfde.graph.new_nodes"}),
         ("onnxruntime", {RUNTIME, RUNNER}),
+        ("PIL", {"onnxfde.running.image_folder"}),
     ],
 )
-def test_one_module_talks_to_each_graph_library(package: str, door: set[str]) -> None:
+def test_one_module_talks_to_each_library(package: str, door: set[str]) -> None:
     assert users_of(package) == door
 
 
@@ -145,12 +146,12 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon", "rich"}
+    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon", "rich", "PIL"}
     assert not heavy & loaded_by("import onnxfde")
 
 
 def test_the_command_line_starts_without_the_heavy_modules() -> None:
-    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon"}
+    heavy = {"numpy", "onnx", "onnxruntime", "scipy", "onnx_graphsurgeon", "PIL"}
     assert not heavy & loaded_by("import onnxfde.command.main")
 
 
@@ -160,7 +161,7 @@ def test_merging_independent_neurons_does_not_load_scipy_or_graphsurgeon() -> No
         "w = [r.normal(size=s).astype('f') for s in ((8, 6), (8,), (2, 8), (2,))]\n"
         "assert onnxfde.optimize(mlp(*w), neurons=5).report.changed"
     )
-    assert not {"scipy", "onnx_graphsurgeon"} & loaded_by(code)
+    assert not {"scipy", "onnx_graphsurgeon", "PIL"} & loaded_by(code)
 
 
 def test_no_public_name_is_hidden_by_a_module() -> None:

@@ -37,7 +37,7 @@ def test_maps_that_are_not_folded_are_reported_with_their_reason() -> None:
     assert refusal.node == "one"
     assert refusal.reason.startswith("folded into 'two' it would need 27 parameters")
     assert report.unchanged is not None
-    assert "no activation between two affine maps" in report.unchanged
+    assert "no activation between two dense layers" in report.unchanged
 
 
 def test_the_lower_bounds_of_a_layer_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,16 @@ def test_one_array_is_not_enough_for_two_inputs() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [3, b"x.npz", object(), ["a", "b"], [[1.0, 2.0], [3.0]], {"x": None}, {"x": "abc"}, {1: X}],
+    [
+        3,
+        b"x.npz",
+        object(),
+        ["a", "b"],
+        [[1.0, 2.0], [3.0]],
+        {"x": None},
+        {"x": "abc"},
+        {1: X, 2: X},
+    ],
 )
 def test_what_is_no_data_is_a_data_error(data: Any) -> None:
     for call in (onnxfde.inspect, onnxfde.optimize):
@@ -78,8 +87,14 @@ def test_what_is_no_model_is_a_model_error(model: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eps": 0.1, "neurons": 3}, "--eps cannot be combined with --neurons or --keep"),
-        ({"eps": 0.1, "keep": 0.5}, "--eps cannot be combined with --neurons or --keep"),
+        (
+            {"eps": 0.1, "neurons": 3},
+            "--eps cannot be combined with --neurons, --keep or a goal of the whole model",
+        ),
+        (
+            {"eps": 0.1, "keep": 0.5},
+            "--eps cannot be combined with --neurons, --keep or a goal of the whole model",
+        ),
         ({"layer_eps": {"first": 0.1}, "keep": 0.5}, "--eps cannot be combined"),
         ({"neurons": 3, "keep": 0.5}, "--neurons and --keep cannot be combined"),
         (
@@ -101,6 +116,11 @@ def test_what_is_no_model_is_a_model_error(model: Any) -> None:
         ({"skip": [3]}, r"--skip \[3\] is not a list"),
         ({"verify": "no"}, "--verify 'no' is not true or false"),
         ({"semantics": "other"}, "--semantics 'other' is not one of budget, paper, erode"),
+        ({"data": X, "preprocess": 3}, "--preprocess 3 is not a list of texts"),
+        ({"data": X, "preprocess": ["mean"]}, "--preprocess mean: 'mean' is not WORD=VALUE"),
+        ({"data": X, "inputs": "x=a"}, "inputs 'x=a' is not a mapping from inputs to arrays"),
+        ({"data": X, "inputs": {"x": 3}}, "inputs {'x': 3} is not a mapping"),
+        ({"preprocess": "scale=2"}, "--preprocess says how data becomes inputs: give --data"),
         ({"input_range": 5}, "--input-range must be two numbers"),
         ({"input_range": (0,)}, "--input-range must be two numbers"),
         ({"input_range": "01"}, "--input-range must be two numbers"),

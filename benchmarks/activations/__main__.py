@@ -16,13 +16,14 @@ from pathlib import Path
 import onnx
 
 from benchmarks.activations.autoencoder import VARIANTS, detector_cells, measured_detector
-from benchmarks.activations.cells import Cell, Found, all_cells
-from benchmarks.activations.fashion import INSTALLED
-from benchmarks.activations.methods import METHODS, Result, judged_model
+from benchmarks.activations.cells import Cell, all_cells
+from benchmarks.activations.methods import METHODS, judged_model
 from benchmarks.activations.page import write_page
 from benchmarks.activations.plots import plot
 from benchmarks.activations.subjects import Suite
+from benchmarks.common.fashion import INSTALLED
 from benchmarks.common.folders import CACHE
+from benchmarks.common.found_cells import Found, Result
 
 HERE = Path(__file__).parent
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.activations.cells import Cell, Found
-from benchmarks.activations.methods import LIMIT, Result
+from benchmarks.activations.cells import Cell
+from benchmarks.activations.methods import LIMIT
 from benchmarks.common import table
 from benchmarks.common.folders import BENCHMARKS, shared_file
+from benchmarks.common.found_cells import Found, Result
 from benchmarks.common.measured_commands import measured_command
 from onnxfde.numbers import Array
 

@@ -8,9 +8,9 @@ from functools import partial
 from statistics import mean
 
 from benchmarks.activations.autoencoder import VARIANTS, detector_cells
-from benchmarks.activations.cells import LENET, SHARES, Cell, Found
-from benchmarks.activations.methods import Result
+from benchmarks.activations.cells import LENET, SHARES, Cell
 from benchmarks.activations.subjects import FEED_FORWARD
+from benchmarks.common.found_cells import Found, Result
 
 BAR_HEADER = "network | method | size | bar | found | "
 WAITING = "not run yet"

@@ -1,18 +1,12 @@
-"""Which network is made how small by which method, and what was found before.
-
-A cell is one network, one method and one size. Finished cells are kept in a JSON file, and are not
-run again.
-"""
+"""Which network is made how small by which method: a cell is one network, method and size."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from benchmarks.activations.dense_tasks import DENSE
-from benchmarks.activations.methods import METHODS, Result
+from benchmarks.activations.methods import METHODS
 from benchmarks.activations.subjects import FEED_FORWARD
 
 SHARES = ("50%", "30%", "20%", "10%")
@@ -68,37 +62,3 @@ def all_cells(quick: bool) -> Iterator[Cell]:
         yield from (Cell("vit", method, size) for size in SHARES[:2] for method in table)
     for net in chosen:
         yield from (Cell(net, method, size) for size in SHARES for method in table)
-
-
-@dataclass
-class Found:
-    """The results so far."""
-
-    path: Path
-    results: dict[str, Result] = field(default_factory=dict)
-
-    @staticmethod
-    def opened(path: Path) -> Found:
-        """Those of a file, which need not exist."""
-        return Found(path, json.loads(path.read_text()) if path.exists() else {})
-
-    def get(self, cell: Cell) -> Result | None:
-        """The result of a cell, None if it is missing."""
-        return self.results.get(cell.key)
-
-    def add(self, cell: Cell, result: Result) -> None:
-        """Keep a result."""
-        self.results[cell.key] = result
-        self.write()
-
-    def forget(self, cells: Iterable[Cell]) -> None:
-        """Drop results, so that their cells run again."""
-        for cell in cells:
-            self.results.pop(cell.key, None)
-        self.write()
-
-    def write(self) -> None:
-        """Write the file at once, so that a stopped run loses nothing."""
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.results, indent=0, sort_keys=True, ensure_ascii=False))
-        part.replace(self.path)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -18,6 +17,7 @@ import onnx
 from benchmarks.activations import torch_pruned
 from benchmarks.activations.subjects import Subject, judged
 from benchmarks.common.folders import BENCHMARKS
+from benchmarks.common.found_cells import Result
 from benchmarks.common.measured_commands import measured_command
 from benchmarks.common.scores import outputs_of
 from onnxfde.graph.size import count_parameters
@@ -46,7 +46,6 @@ class Merged:
         return " ".join([f"{self.quotient}, {known}", *self.more])
 
 
-Result = dict[str, Any]
 Method = Callable[[Subject, str], Result]
 
 

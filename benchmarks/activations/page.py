@@ -8,10 +8,11 @@ from statistics import mean
 
 from benchmarks.activations import autoencoder
 from benchmarks.activations.bars import BAR_HEADER, bar_rows
-from benchmarks.activations.cells import LENET, SHARES, Cell, Found, compared
+from benchmarks.activations.cells import LENET, SHARES, Cell, compared
 from benchmarks.activations.dense_tasks import DENSE
-from benchmarks.activations.methods import METHODS, Result
+from benchmarks.activations.methods import METHODS
 from benchmarks.common import table
+from benchmarks.common.found_cells import Found, Result
 
 NOTE = """Networks are trained in torch and exported with `torch.onnx`. Nothing is retrained after
 merging or pruning. Every figure is measured on test rows, which no method has seen; inputs to fit

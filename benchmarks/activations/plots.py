@@ -6,9 +6,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.activations.cells import SHARES, Cell, Found, compared
+from benchmarks.activations.cells import SHARES, Cell, compared
 from benchmarks.activations.methods import METHODS
 from benchmarks.activations.page import groups
+from benchmarks.common.found_cells import Found
 
 COLORS = {
     "no data": "C0",

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.activations import transformers
 from benchmarks.activations.dense_tasks import DENSE
-from benchmarks.activations.fashion import fashion_rows
 from benchmarks.activations.transformers import VIT, WIDE, TransformerTask, patches
 from benchmarks.common.datasets import Rows, abalone_rows, digits_rows, mnist_rows
 from benchmarks.common.dense_networks import dense_layers, trained_network, untrained
+from benchmarks.common.fashion import fashion_rows
 from benchmarks.common.scores import score
 from benchmarks.common.torch_training import export_network
 from onnxfde.numbers import Array

@@ -112,7 +112,7 @@ def merged(quotient: Quotient, data: bool, net: Net, neurons: int) -> Shrunk:
         input_range=net.limits,
         verify=False,
     )
-    (layer,) = result.report.layers
+    (layer,) = (layer for layer in result.report.layers if layer.kind == "dense")
     return Shrunk(result.model, layer.error, layer.lower_bound)
 
 

@@ -22,7 +22,7 @@ from benchmarks.corpus.comparing import Comparison, checker_says, compare
 from benchmarks.corpus.running import ENGINES, ERRORS
 
 EPS = ("0", "0.1")
-SECONDS = 120.0
+SECONDS = 300.0
 """CPU time that a command may take."""
 MEANINGS = {
     "shown": "`inspect` printed its table",
@@ -35,7 +35,7 @@ MEANINGS = {
     "above ε": "by more than that",
     "uncompared": "another file, and no engine runs the original",
     "refused": "exit code 1, one line that says why, nothing written",
-    "failed": "traceback, unexpected error, warning, crash, more than 120 s of CPU time, wrong "
+    "failed": "traceback, unexpected error, warning, crash, more than 300 s of CPU time, wrong "
     "exit code, wrong or invalid result, interface or description changed, file left behind, "
     "IN changed",
 }

@@ -13,7 +13,7 @@ import typer
 
 from onnxfde.command.ascii_fallback import say
 from onnxfde.errors import UsageError
-from onnxfde.options import DEFAULT_RANGE
+from onnxfde.options import DEFAULT_RANGE, Limit
 
 if TYPE_CHECKING:
     from onnxfde.options import Range
@@ -23,9 +23,38 @@ DataFile = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        metavar="FILE",
+        metavar="PATH",
         readable=False,
-        help="Real inputs: .npz with one array per input ('y' for labels or targets), or .npy.",
+        help="Real inputs: .npz with one array per input ('y' for labels or targets), a folder of "
+        "such files, .npy, a .csv table with a header, or a folder of images (subfolders are "
+        "classes).",
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="NAME",
+        help="The column of a table, or array, that holds labels or targets. [default: y]",
+    ),
+]
+Preprocess = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--preprocess",
+        metavar="[NAME:]TEXT",
+        help="What is done to the data: (x*scale - mean) / std, each one number or one per "
+        "channel, e.g. scale=1/255,mean=0.5:0.4:0.4,std=0.2. For arrays of images whose channels "
+        "are not where the model has them: layout=nhwc if the data has them last, layout=nchw if "
+        "the data has them first. NAME is an input, if there are several (repeatable).",
+    ),
+]
+InputNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=ARRAY",
+        help="The model's input NAME takes ARRAY of the data, if their names differ (repeatable).",
     ),
 ]
 InputRange = Annotated[
@@ -43,12 +72,16 @@ Verbose = Annotated[
 
 
 def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
-    """The ε of all layers (`0.1`) and those of single layers (`LAYER=0.05`)."""
+    """The ε of all layers (`0.1` or `10%`) and those of single layers (`LAYER=0.05`).
+
+    >>> parse_eps(["10%", "fc=0.05"])
+    (0.1, {'fc': 0.05})
+    """
     overall, by_layer = None, {}
     for text in values:
         name, _, number = text.rpartition("=")
         try:
-            value = float(number)
+            value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
         except ValueError:
             raise UsageError(f"--eps {text}: '{number}' is not a number") from None
         if name:
@@ -60,7 +93,20 @@ def parse_eps(values: list[str]) -> tuple[float | None, dict[str, float]]:
     return overall, by_layer
 
 
-def parse_share(text: str | None) -> float | None:
+def parse_names(inputs: list[str] | None) -> dict[str, str]:
+    """Arrays of the data by inputs, from `--input NAME=ARRAY`."""
+    found: dict[str, str] = {}
+    for text in inputs or ():
+        name, _, array = text.rpartition("=")
+        if not name or not array:
+            raise UsageError(f"--input {text}: write NAME=ARRAY, the model's input first")
+        if name in found:
+            raise UsageError(f"--input is given twice for '{name}'")
+        found[name] = array
+    return found
+
+
+def parse_share(text: str | None, name: str = "--keep") -> float | None:
     """`25%` or `0.25` as a fraction.
 
     >>> parse_share("25%"), parse_share("0.25")
@@ -71,10 +117,20 @@ def parse_share(text: str | None) -> float | None:
     try:
         share = float(text.removesuffix("%"))
     except ValueError:
-        raise UsageError(f"--keep {text}: give a share such as 25% or 0.25") from None
+        raise UsageError(f"{name} {text}: give a share such as 25% or 0.25") from None
     if text.endswith("%") and share > 100:
-        raise UsageError(f"--keep {text}: more than 100 %")
+        raise UsageError(f"{name} {text}: more than 100 %")
     return share / 100 if text.endswith("%") else share
+
+
+def parse_limit(text: str | None, name: str) -> Limit | None:
+    """`20000000`, `50%` or `0.5` as a number or a share.
+
+    >>> parse_limit("20000000", "--max-macs"), parse_limit("50%", "--max-macs")
+    (20000000, 0.5)
+    """
+    plain = (text or "").replace("_", "").replace(",", "")
+    return int(plain) if plain.isdecimal() else parse_share(text, name)
 
 
 def parse_batches(text: str | None) -> list[int]:

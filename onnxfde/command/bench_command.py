@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxfde.command.arguments import Quiet, Verbose, parse_batches, parse_shape, range_of
+from onnxfde.command.arguments import (
+    InputNames,
+    Labels,
+    Preprocess,
+    Quiet,
+    Verbose,
+    parse_batches,
+    parse_names,
+    parse_shape,
+    range_of,
+)
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import STDOUT, JsonFile, refuse_outputs, write_json
@@ -55,9 +65,14 @@ def bench_command(
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Inputs: .npz with one array per input, or .npy.", readable=False
+            metavar="PATH",
+            help="Inputs: .npz with one array per input, .npy, or a folder of images.",
+            readable=False,
         ),
     ] = None,
+    preprocess: Preprocess = None,
+    inputs: InputNames = None,
+    labels: Labels = None,
     input_range: Annotated[
         str | None,
         typer.Option(metavar="LO:HI", help="Range of random inputs. [default: -1:1]"),
@@ -87,6 +102,9 @@ def bench_command(
                 timeout=timeout,
                 shapes=dict(map(parse_shape, shape or [])),
                 data=data,
+                preprocess=preprocess or (),
+                inputs=parse_names(inputs),
+                labels=labels,
                 input_range=range_of(input_range),
                 progress=progress,
             )

@@ -5,15 +5,15 @@ from __future__ import annotations
 LAYER_MEANINGS = {
     "layer": "The name of its first node.",
     "shape": "inputs-neurons-outputs.",
-    "neurons": "Before → after.",
+    "neurons": "Before → after; of a convolution, its channels.",
     "no loss": "So many neurons are enough to compute the same up to rounding.",
     "parameters": "Before → after.",
     "left": "The share of parameters that remains.",
-    "ε": "The allowed change of the layer's output (see error).",
+    "ε": "The change of the layer's output that was aimed at (see error).",
     "error": "The measured change of the layer's output, relative to how much that output varies "
     "(its standard deviation): 0.1 is a tenth of it.",
     "estimate": "The same change, computed for normally distributed inputs of the same mean and "
-    "covariance.",
+    "covariance; for channels, that of so few of them in the original network, on the data.",
     "at least": "No layer of so few neurons has a smaller estimate.",
 }
 """The columns of `optimize`, in order."""
@@ -21,7 +21,7 @@ INSPECTION_MEANINGS = {
     "shape": "inputs-neurons-outputs.",
     "no loss": "So many neurons are enough to compute the same up to rounding.",
     "ε 0.1": "Neurons left if the layer's output may change by 0.1 times its standard deviation. "
-    "They are found by a quick method; optimize usually leaves fewer.",
+    "They are found by a quick method; optimize usually leaves fewer. Channels need --data.",
     "at least": "The row below a layer: no method can leave fewer neurons, for normally "
     "distributed inputs of the same mean and covariance.",
 }

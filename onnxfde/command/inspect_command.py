@@ -7,9 +7,13 @@ from dataclasses import asdict
 from onnxfde.command.arguments import (
     DataFile,
     In,
+    InputNames,
     InputRange,
+    Labels,
+    Preprocess,
     Quiet,
     Verbose,
+    parse_names,
     range_of,
     remark_on_range,
 )
@@ -27,6 +31,9 @@ from onnxfde.threads import spare_threads
 def inspect_command(
     model: In,
     data: DataFile = None,
+    preprocess: Preprocess = None,
+    inputs: InputNames = None,
+    labels: Labels = None,
     input_range: InputRange = None,
     json_file: JsonFile = None,
     quiet: Quiet = False,
@@ -45,11 +52,20 @@ def inspect_command(
 
     with interruptible(json_file):
         refuse_outputs((model,), data, json_file)
-        limits = range_of(input_range)
+        limits = None if input_range is None else range_of(input_range)
+        names = parse_names(inputs)
         with progress_bar(quiet, verbose) as progress, progress.timed("inspect"):
-            found = inspection.inspect(model, data=data, input_range=limits, progress=progress)
+            found = inspection.inspect(
+                model,
+                data=data,
+                preprocess=preprocess or (),
+                inputs=names,
+                labels=labels,
+                input_range=limits,
+                progress=progress,
+            )
         write_json(json_file, strict_json(versioned(asdict(found))))
-    if not quiet and found.layers:
+    if not quiet and any(layer.kind == "dense" for layer in found.layers):
         remark_on_range(data, input_range)
     if not quiet and json_file != STDOUT:
         show_inspection(found, progress.seconds if verbose else {})

@@ -28,38 +28,57 @@ def show_inspection(found: Inspection, seconds: Mapping[str, float]) -> None:
             out,
             *([inspection_grid(found.layers, sizes)] for sizes in SIZES),
         )
-        bounded = any(any(layer.fewest_at.values()) for layer in found.layers)
-        limit = ", but no method can go below 'at least'" if bounded else ""
-        print_line(
-            out,
-            "Neurons left by merging, by ε (the allowed change). optimize usually leaves fewer"
-            f"{limit}.",
-        )
+        for line in explanations(found.layers):
+            print_line(out, line)
+    if found.inputs:
+        print_line(out, f"inputs      {', '.join(map(str, found.inputs))}")
     show_remarks(out, found.layers)
     show_refusals(out, found.refused)
     if found.layers and found.other_activations:
         others = ", ".join(f"{n} × {op}" for op, n in found.other_activations.items())
-        print_line(out, f"left alone  activations not between two affine maps: {others}")
+        print_line(out, f"left alone  activations outside these layers: {others}")
     for fold in found.folds:
         size = f"{fold.parameters_before:,} → {fold.parameters_after:,} parameters"
         print_line(out, f"can fold    {fold.first} into {fold.second}: {size}, without loss")
+    work = found.multiply_adds
+    if found.layers:
+        print_line(out, f"parameters  {found.parameters:,}")
+        print_line(out, f"work        {'unknown' if work is None else f'{work:,}'} multiply-adds")
     if found.nothing:
         print_line(out, f"No layer found: {found.nothing}.")
     show_times(out, seconds)
 
 
+def explanations(layers: tuple[LayerView, ...]) -> list[str]:
+    """What the counts of a table are."""
+    kinds = {layer.kind for layer in layers}
+    found = []
+    if "dense" in kinds:
+        bounded = any(any(layer.fewest_at.values()) for layer in layers)
+        limit = ", but no method can go below 'at least'" if bounded else ""
+        what = "Neurons left by merging, by ε (the change aimed at). optimize usually leaves fewer"
+        found.append(f"{what}{limit}.")
+    channels = [layer for layer in layers if layer.kind == "channels"]
+    if any(None in layer.neurons_at.values() for layer in channels):
+        found.append("How many channels an ε needs is measured on real inputs: give --data.")
+    elif channels:
+        found.append("Channels left by ε (the change aimed at), multiples of 8 in wide layers.")
+    return found
+
+
 def inspection_grid(layers: tuple[LayerView, ...], sizes: tuple[str, ...]) -> Grid:
     """Two rows per layer, neurons left and their lower bounds, with one column per ε."""
-    shown = [eps for eps in layers[0].neurons_at if eps > 0]
+    known = {eps for layer in layers for eps, left in layer.neurons_at.items() if left is not None}
+    shown = [eps for eps in layers[0].neurons_at if eps > 0 and eps in known]
     rows = []
     for layer in layers:
         cells = {
-            "activation": layer.activation,
+            "activation": layer.activation or UNKNOWN,
             "shape": f"{layer.inputs}-{layer.neurons}-{layer.outputs}",
             "parameters": f"{layer.parameters:,}",
         }
         size = (cells[column] for column in sizes)
-        left = (f"{layer.neurons_at[eps]:,}" for eps in shown)
+        left = (UNKNOWN if (n := layer.neurons_at[eps]) is None else f"{n:,}" for eps in shown)
         rows.append((layer.name, *size, f"{layer.lossless:,}", *left))
         fewest = [layer.fewest_at.get(eps, 0) for eps in (0.0, *shown)]
         if any(fewest):

@@ -26,7 +26,12 @@ def refuse_outputs(
 ) -> None:
     """Refuse, before any work, files that cannot be written or must not be overwritten."""
     from onnxfde.graph.files import check_target
-    from onnxfde.graph.overwriting import InputFiles, refuse_overwriting, same_file
+    from onnxfde.graph.overwriting import (
+        InputFiles,
+        refuse_overwriting,
+        refuse_what_is_no_model,
+        same_file,
+    )
 
     if out == STDOUT:
         raise UsageError("OUT - : a model is written to a file, give its name")
@@ -42,6 +47,8 @@ def refuse_outputs(
     for target in outputs:
         check_target(target)
     refuse_overwriting(outputs, given, may_replace=out)
+    if out is not None:
+        refuse_what_is_no_model(out)
     if report is not None:
         refuse_what_is_not_json(report)
 

@@ -11,10 +11,15 @@ import typer
 from onnxfde.command.arguments import (
     DataFile,
     In,
+    InputNames,
     InputRange,
+    Labels,
+    Preprocess,
     Quiet,
     Verbose,
     parse_eps,
+    parse_limit,
+    parse_names,
     parse_share,
     range_of,
     remark_on_range,
@@ -33,6 +38,7 @@ from onnxfde.command.quick_imports import importing
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     EPS_AND_COUNT,
+    DataUse,
     Int8,
     Linkage,
     Norm,
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
 
 UNCHANGED = 3
 """The exit code of --fail-if-unchanged."""
+GOAL_OPTIONS = "Instead of ε, what the whole model is to be like (give one)"
+"""The heading of goals."""
 METHOD_OPTIONS = "Other methods, to compare with the paper"
 """The heading of the options that users need least."""
 
@@ -69,7 +77,8 @@ class OptimizeArguments:
         list[str] | None,
         typer.Option(
             metavar="[LAYER=]EPS",
-            help="Allowed relative change of a layer's output; repeat for single layers. "
+            help="Aimed-at relative change of a layer's output, 0.05 or 5%; repeat for single "
+            "layers. If you know what the whole model may lose, --max-error is better. "
             "[default: 0.1; without --data 0 for all but polynomials]",
         ),
     ] = None
@@ -85,7 +94,83 @@ class OptimizeArguments:
             "ε.",
         ),
     ] = None
+    max_error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="E",
+            help="As small as possible, with outputs that change by at most E of what they vary "
+            "(relative L2), e.g. 0.05 or 5%. Needs --data.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = None
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="As small as possible, with at most P points of accuracy less (labels in --data "
+            "name classes) or P % more squared error (they are targets).",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = None
+    max_params: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%",
+            help="As good as possible, with at most so many parameters, e.g. 25%.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = None
+    max_macs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%",
+            help="The same for multiply-adds of one sample.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = None
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|P%", help="The same for bytes of OUT.", rich_help_panel=GOAL_OPTIONS
+        ),
+    ] = None
+    max_latency: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS|P%",
+            help="The same for the time of one run, in milliseconds or as a share of IN's.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = None
+    latency_target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="The machine that --max-latency is about: cpu, arm64, ssh://user@host.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = "cpu"
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Also show what each layer gives for such a goal, and what that costs.",
+            rich_help_panel=GOAL_OPTIONS,
+        ),
+    ] = False
+    align: Annotated[
+        int | None,
+        typer.Option(
+            metavar="8|4|1",
+            help="Leave a multiple of so many channels in each layer. [default: 8 where a layer "
+            "has at least 16]",
+        ),
+    ] = None
     data: DataFile = None
+    preprocess: Preprocess = None
+    inputs: InputNames = None
+    labels: Labels = None
     input_range: InputRange = None
     layers: Annotated[
         list[str] | None,
@@ -117,7 +202,9 @@ class OptimizeArguments:
     max_certified_error: Annotated[
         float | None,
         typer.Option(
-            metavar="E", help="Merge only as much as keeps the certified change of outputs below E."
+            metavar="E",
+            help="Lower ε until the certified change of outputs is at most E; fewer neurons may "
+            "be possible.",
         ),
     ] = None
     time_limit: Annotated[
@@ -148,7 +235,7 @@ class OptimizeArguments:
     semantics: Annotated[
         Semantics,
         typer.Option(
-            help="What ε means. budget: the allowed change of a layer's output. paper, erode: "
+            help="What ε means. budget: the change of a layer's output. paper, erode: "
             "how far the weights of two neurons that are merged may be apart.",
             rich_help_panel=METHOD_OPTIONS,
         ),
@@ -191,13 +278,19 @@ class OptimizeArguments:
     def options(self) -> Options:
         """The options of the pipeline."""
         overall, by_layer = parse_eps(self.eps or [])
-        if self.eps and (self.neurons is not None or self.keep is not None):
-            raise UsageError(EPS_AND_COUNT)
-        return Options(
+        found = Options(
             eps=overall,
             layer_eps=tuple(sorted(by_layer.items())),
             neurons=self.neurons,
             keep=parse_share(self.keep),
+            max_macs=parse_limit(self.max_macs, "--max-macs"),
+            max_params=parse_limit(self.max_params, "--max-params"),
+            max_bytes=parse_limit(self.max_bytes, "--max-bytes"),
+            max_error=parse_share(self.max_error, "--max-error"),
+            max_drop=self.max_drop,
+            max_latency=self.max_latency,
+            latency_target=self.latency_target,
+            align=self.align,
             semantics=self.semantics,
             quotient=self.quotient,
             relation=self.relation,
@@ -207,6 +300,7 @@ class OptimizeArguments:
             skip=tuple(self.skip or ()),
             seed=self.seed,
             data=self.data,
+            data_use=DataUse.given(self.preprocess or (), parse_names(self.inputs), self.labels),
             input_range=None if self.input_range is None else range_of(self.input_range),
             verify=self.verify,
             certify=self.certify,
@@ -215,6 +309,9 @@ class OptimizeArguments:
             time_limit=self.time_limit,
             force=self.force,
         )
+        if self.eps and found.asks_for_count:
+            raise UsageError(EPS_AND_COUNT)
+        return found
 
 
 @takes_fields(OptimizeArguments)
@@ -237,7 +334,8 @@ def optimize_command(given: OptimizeArguments) -> None:
     silent = given.quiet or given.json_file == STDOUT
     if not silent:
         with after_writing(None if given.dry_run else given.out):
-            show_report(report, "" if given.dry_run else str(given.out), given.verbose)
+            shown = "" if given.dry_run else str(given.out)
+            show_report(report, shown, given.verbose, given.explain)
     if given.fail_if_unchanged and not report.changed:
         if silent:
             say(f"onnxfde: unchanged: {report.unchanged}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
 
@@ -11,14 +11,20 @@ from onnxfde.command.inspection_table import show_refusals, show_remarks, show_t
 from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
+from onnxfde.options import COUNTS, option
+from onnxfde.passes.goal_merging import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.report import Quantized, Report
+from onnxfde.running.dead_leaves import DEAD_LEAVES
 from onnxfde.running.random_inputs import RANDOM_INPUTS
 from onnxfde.running.verification import Verification
 
 LARGE_ERROR = 0.1
-"""Relative L2 above which a remedy is suggested. Chosen: the default of --eps; not tuned."""
+"""Relative L2 that counts as large where no ε says what is. Chosen: the default of --eps."""
+BEYOND_EPS = 1.5
+"""How far above the largest ε of a layer the whole model's error may be before a remedy is
+suggested: layers add up, and new rows differ. Chosen; not tuned."""
 SMALLER_EPS = "optimize with a smaller --eps"
 NO_INT8 = "optimize without --int8"
 LAYER_COLUMNS = tuple(LAYER_MEANINGS)
@@ -27,14 +33,23 @@ MORE_COLUMNS = ("layer", "no loss", "estimate", "at least")
 """The columns of the second table in a narrow terminal."""
 MAIN_COLUMNS = ("layer", *(name for name in LAYER_COLUMNS if name not in MORE_COLUMNS))
 """The columns of the first table in a narrow terminal."""
-REAL_INPUTS = ", or with the inputs the model really sees (--data or --input-range)"
+SPENDING_COLUMNS = ("layer", "units", "error", "of all error", "saved", "of all saving")
+"""What a layer alone would change the outputs by, and how many numbers it saves."""
+GOAL_FORMATS: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(("params", "macs", "bytes"), "{:,.0f}".format),
+    **dict.fromkeys(("error", "drop", "latency"), "{:.3g}".format),
+}
+"""How the number of a goal is written."""
+REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
-def show_report(report: Report, target: str, verbose: bool) -> None:
+def show_report(report: Report, target: str, verbose: bool, explain: bool = False) -> None:
     """Print the layers before and after, and what was measured."""
     out = console()
     if report.layers:
         show_layers(out, report.layers)
+    if explain:
+        show_spending(out, report)
     show_remarks(out, report.layers)
     if verbose or not report.changed:
         show_refusals(out, report.refused)
@@ -95,13 +110,19 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     parameters = before_and_after(report.parameters.before, report.parameters.after)
     print_line(out, f"parameters  {parameters}  ({report.grp_percent:.1f} % left)")
     print_line(out, f"bytes       {before_and_after(report.bytes.before, report.bytes.after)}")
+    if work := report.multiply_adds:
+        share = 100 * work.after / max(work.before, 1)
+        line = before_and_after(work.before, work.after)
+        print_line(out, f"work        {line} multiply-adds  ({share:.1f} % left)")
+    if report.goal:
+        print_line(out, f"goal        {goal_text(report.goal)}")
     for fold in report.folded:
         saved = before_and_after(fold.parameters_before, fold.parameters_after)
         print_line(out, f"folded      {fold.first} into {fold.second}: parameters {saved}")
     if report.int8:
-        show_int8(out, report.int8)
+        show_int8(out, report.int8, files.is_ort(target))
     if report.verification:
-        show_verification(out, report.verification, cure=remedy(report))
+        show_verification(out, report.verification, cure=remedy(report), large=large_error(report))
     if report.assumed:
         print_line(out, f"assumed     {report.assumed}")
     if report.certificate:
@@ -113,12 +134,49 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     print_line(out, written if target else "Dry run: nothing was written.")
 
 
+def goal_text(goal: GoalOutcome) -> str:
+    """What was asked for, and what came out."""
+    found = goal.reached if goal.reached is not None else goal.chosen_by or 0.0
+    tries = f", after {goal.tries} tries" if goal.tries > 1 else ""
+    asked, has = (GOAL_FORMATS[goal.kind](number) for number in (goal.limit, found))
+    return f"--max-{goal.kind} {asked}: {has}{tries}"
+
+
+def show_spending(out: Console, report: Report) -> None:
+    """Print what each layer gives for a goal, and what that costs."""
+    goal = report.goal
+    if goal is None or not goal.spent:
+        print_line(out, "There is nothing to explain: nothing was spent for a goal.")
+        return
+    rows = [
+        (
+            one.name,
+            before_and_after(one.before, one.after),
+            f"{one.error:.2g}",
+            f"{one.error_share:.0%}",
+            f"{one.saved:,.0f}",
+            f"{one.saving_share:.0%}",
+        )
+        for one in goal.spent
+    ]
+    show_first_that_fits(out, [Grid(SPENDING_COLUMNS, [rows])])
+
+
 def remedy(report: Report) -> str:
     """What would make the error smaller, depending on what causes most of it."""
+    sizes = (name for name in COUNTS if report.settings.get(name) is not None)
+    larger = [f"optimize with a larger {option(name)}" for name in sizes]
+    merging = larger[0] if larger else SMALLER_EPS
     if report.int8 is None or report.verification is None:
-        return SMALLER_EPS
+        return merging
     merged = (report.int8.merged.relative_l2 or 0.0) if report.int8.merged else 0.0
-    return SMALLER_EPS if merged > (report.verification.relative_l2 or 0.0) / 2 else NO_INT8
+    return merging if merged > (report.verification.relative_l2 or 0.0) / 2 else NO_INT8
+
+
+def large_error(report: Report) -> float:
+    """The relative L2 above which a remedy is suggested."""
+    known = [layer.eps for layer in report.layers if layer.eps]
+    return BEYOND_EPS * max(known, default=LARGE_ERROR)
 
 
 def why_larger(report: Report, target: str) -> str | None:
@@ -128,20 +186,28 @@ def why_larger(report: Report, target: str) -> str | None:
     if report.int8 and report.int8.bytes.after >= report.int8.bytes.before:
         return "8 bits did not make the file smaller: its layers are too small (leave out --int8)."
     if report.bytes.after <= report.bytes.before:
-        return None
+        return larger_than_onnx(report)
     if files.is_ort(target):
         return "The file grew: small models are larger in onnxruntime's own format (write .onnx)."
     return "The file grew: the metadata on how it was made takes more bytes than merging saved."
 
 
-def show_int8(out: Console, found: Quantized) -> None:
+def larger_than_onnx(report: Report) -> str | None:
+    """A line on an .ort file that is larger than the .onnx file would be."""
+    if report.onnx_bytes is None or report.bytes.after <= report.onnx_bytes:
+        return None
+    return f"As .onnx it would take {report.onnx_bytes:,} bytes: small models are larger as .ort."
+
+
+def show_int8(out: Console, found: Quantized, as_ort: bool) -> None:
     """Print what was rounded to 8 bits, and the errors of the model before that."""
     if found.unmerged:
         print_line(out, f"not merged  {found.unmerged}")
     if found.merged:
         show_verification(out, found.merged, "merged", cure="")
     size = before_and_after(found.bytes.before, found.bytes.after)
-    print_line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}")
+    note = " as .onnx" if as_ort else ""
+    print_line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}{note}")
 
 
 def show_certificate(out: Console, found: Certificate) -> None:
@@ -155,9 +221,10 @@ def show_certificate(out: Console, found: Certificate) -> None:
             print_line(out, f"certified   {loose}: larger than what it varies by")
             continue
         seen = "" if output.measured_max is None else f" (seen: {output.measured_max:.3g})"
-        most = f"'{output.name}' changes by at most {output.bound:.3g}"
-        rounding = f"and about {found.rounding or 0:.1g} of rounding{seen}"
-        print_line(out, f"certified   {most} for all inputs in the {found.box}, {rounding}")
+        rounding = found.rounding or 0.0
+        most = f"'{output.name}' changes by at most {output.bound + rounding:.3g}"
+        parts = f"{output.bound:.3g} by the weights, about {rounding:.2g} by rounding"
+        print_line(out, f"certified   {most}{seen} for all inputs in the {found.box}: {parts}")
 
 
 def kind_of_rows(found: Verification) -> str:
@@ -170,7 +237,11 @@ def kind_of_rows(found: Verification) -> str:
 
 
 def show_verification(
-    out: Console, found: Verification, model: str = "measured", cure: str = SMALLER_EPS
+    out: Console,
+    found: Verification,
+    model: str = "measured",
+    cure: str = SMALLER_EPS,
+    large: float = BEYOND_EPS * LARGE_ERROR,
 ) -> None:
     """Print the errors of a model beside the original; `cure` says how to make them smaller."""
     if found.unverified:
@@ -195,9 +266,11 @@ def show_verification(
         )
     if found.metric and found.metric_before is not None and found.metric_after is not None:
         print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
-    if cure and found.relative_l2 is not None and found.relative_l2 > LARGE_ERROR:
+    if found.metric_remark:
+        print_line(out, f"{'labels':<11} {found.metric_remark}")
+    if cure and found.relative_l2 is not None and found.relative_l2 > large:
         print_line(
             out,
-            f"The outputs changed by more than {LARGE_ERROR:.0%}: {cure}"
-            f"{REAL_INPUTS if found.source.startswith(RANDOM_INPUTS) else ''}.",
+            f"The outputs changed by more than {large:.2g} of what they vary: {cure}"
+            f"{REAL_INPUTS if found.source.startswith((RANDOM_INPUTS, DEAD_LEAVES)) else ''}.",
         )

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onnxfde.command.arguments import DataFile, InputRange, Quiet, Verbose, range_of
+from onnxfde.command.arguments import (
+    DataFile,
+    InputNames,
+    InputRange,
+    Labels,
+    Preprocess,
+    Quiet,
+    Verbose,
+    parse_names,
+    range_of,
+)
 from onnxfde.command.ascii_fallback import say
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
@@ -35,6 +45,9 @@ def verify_command(
         ),
     ],
     data: DataFile = None,
+    preprocess: Preprocess = None,
+    inputs: InputNames = None,
+    labels: Labels = None,
     input_range: InputRange = None,
     tolerance: Annotated[
         float | None,
@@ -66,17 +79,28 @@ def verify_command(
         raise UsageError(f"--tolerance {tolerance} is not a number ≥ 0")
     with interruptible(json_file):
         refuse_outputs((model, other), data, json_file)
-        limits = range_of(input_range)
+        limits, names = range_of(input_range), parse_names(inputs)
         with progress_bar(quiet, verbose) as progress, progress.timed("verify"):
-            found = pipeline.verify(model, other, data=data, input_range=limits, progress=progress)
-        write_json(json_file, strict_json(versioned(asdict(found))))
+            found = pipeline.verify(
+                model,
+                other,
+                data=data,
+                preprocess=preprocess or (),
+                inputs=names,
+                labels=labels,
+                input_range=limits,
+                progress=progress,
+            )
+        fault = why_failed(found, tolerance)
+        verdict = {"tolerance": tolerance, "passed": fault is None}
+        write_json(json_file, strict_json(versioned(asdict(found) | verdict)))
     silent = quiet or json_file == STDOUT
     if not silent:
         show_verification(console(), found, cure="")
         show_times(console(), progress.seconds if verbose else {})
     if found.unverified and not silent:
         raise typer.Exit(1)
-    if fault := why_failed(found, tolerance):
+    if fault:
         say(f"onnxfde: {fault}", err=True)
         raise typer.Exit(1)
     if tolerance is not None and not silent:

@@ -15,33 +15,36 @@ import numpy as np
 import onnx
 
 from onnxfde.graph.affine_maps import NoMatch
-from onnxfde.graph.model import PASS_THROUGH, Graph
+from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, is_standard, label, op
 from onnxfde.graph.protos import NodeProto
-from onnxfde.neurons.activations import (
+from onnxfde.graph.stored_constants import PASS_THROUGH
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.piecewise_activations import (
     ABS,
-    ERF,
-    GELU,
     HARD_SWISH,
     IDENTITY,
-    MISH,
     PRELU,
     RELU,
+    clip,
+    hard_sigmoid,
+    leaky_relu,
+    thresholded_relu,
+)
+from onnxfde.neurons.smooth_activations import (
+    ERF,
+    GELU,
+    MISH,
     SIGMOID,
     SIN,
     SOFTPLUS,
     SOFTSIGN,
     TANH,
     TANH_GELU,
-    Activation,
     celu,
-    clip,
     elu,
-    hard_sigmoid,
-    leaky_relu,
     selu,
     silu,
-    thresholded_relu,
 )
 from onnxfde.numbers import LARGEST
 
@@ -49,7 +52,7 @@ AVERAGES = {"GlobalAveragePool", "ReduceMean", "ReduceSum", "ReduceSumSquare"}
 """Operators that turn squares into a variance or a norm."""
 CLIP_READS_LIMITS = 11
 """The opset since which Clip has its limits as inputs; before, they are attributes (ONNX)."""
-DEFAULTS = {("com.microsoft.QuickGelu", "alpha"): 1.702}
+DEFAULTS = {("com.microsoft.QuickGelu", "alpha"): float(np.float32(1.702))}
 """The numbers that operators of other domains take unless they say otherwise (onnxruntime)."""
 WITH_BIAS = {
     "com.microsoft.BiasGelu": "Gelu",

@@ -27,6 +27,8 @@ ELEMENTWISE = {"Mul", "Add", "Sub", "Div", "Neg", "Pow", "BatchNormalization"}
 """Operators that, with constants, can be folded into an affine map (Pow if the exponent is 1)."""
 Line = tuple[FloatArray, FloatArray]
 """A factor and a term for each feature."""
+NUMPY_BROADCASTING = 7
+"""The opset since which elementwise operators broadcast as in numpy (ONNX)."""
 NORMALIZATION_IN_TRAINING = 7
 """The opset before which BatchNormalization trains unless `is_test` is set (ONNX)."""
 DEFAULT_EPSILON = float(np.float32(1e-5))
@@ -120,23 +122,31 @@ def lines_of(graph: Graph, node: NodeProto, features: int, layout: Layout) -> tu
     """An elementwise node with constants as y = scale·x + shift, or as several such steps."""
     if node.op_type == "BatchNormalization":
         return normalization_lines(graph, node, features, layout)
-    one, zero = np.ones(features), np.zeros(features)
     if node.op_type == "Neg":
-        return ((-one, zero),)
+        return ((-np.ones(features), np.zeros(features)),)
     second = graph.is_constant(node.input[1])
     name, value = (node.input[1], node.input[0]) if second else (node.input[0], node.input[1])
     a = constant_of_features(graph, name, value, features, layout)
-    match node.op_type:
+    return (line_with(node.op_type, a, second),)
+
+
+def line_with(op_type: str, a: FloatArray, second: bool) -> Line:
+    """A value and a constant in an elementwise operator; the constant is its second input or not.
+
+    The exponent of a Pow counts as 1.
+    """
+    one, zero = np.ones(len(a)), np.zeros(len(a))
+    match op_type:
         case "Mul":
-            return ((a, zero),)
+            return a, zero
         case "Add":
-            return ((one, a),)
+            return one, a
         case "Sub":
-            return ((one, -a),) if second else ((-one, a),)
+            return (one, -a) if second else (-one, a)
         case "Pow":
-            return ((one, zero),)
+            return one, zero
     with np.errstate(divide="ignore"):
-        return ((1 / a, zero),)
+        return 1 / a, zero
 
 
 def constant_of_features(
@@ -154,14 +164,23 @@ def normalization_lines(
     graph: Graph, node: NodeProto, features: int, layout: Layout
 ) -> tuple[Line, ...]:
     """A BatchNormalization with constant statistics: x − mean, then a factor and a term."""
+    rank = graph.rank(node.input[0])
+    if rank != (2 if layout == "rows" else 3):
+        raise NoMatch(
+            f"BatchNormalization '{label(node)}' does not normalize the features of the affine map"
+        )
+    return normalization_steps(graph, node, features)
+
+
+def normalization_steps(graph: Graph, node: NodeProto, features: int) -> tuple[Line, Line]:
+    """A BatchNormalization of so many features: x − mean, then a factor and a term."""
     options, where = attributes(node), f"BatchNormalization '{label(node)}'"
     trains = options.get("training_mode", 0) or (
         graph.opset < NORMALIZATION_IN_TRAINING and not options.get("is_test", 0)
     )
     if trains or any(node.output[1:]):
         raise NoMatch(f"{where} may be in training mode")
-    rank = graph.rank(node.input[0])
-    if rank != (2 if layout == "rows" else 3) or not options.get("spatial", 1):
+    if not options.get("spatial", 1):
         raise NoMatch(f"{where} does not normalize the features of the affine map")
     found = [graph.constant(name) for name in node.input[1:5]]
     scale, bias, mean, variance = (np.zeros(0) if a is None else a.array for a in found)

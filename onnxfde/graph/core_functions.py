@@ -24,7 +24,9 @@ from onnxfde.graph.nodes import label, op
 from onnxfde.graph.polynomials import HigherDegree, polynomial_of
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.regions import ARITHMETIC, Parts
-from onnxfde.neurons.activations import IDENTITY, PRELU, SQUARE, Activation, leaky_relu
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.piecewise_activations import IDENTITY, PRELU, leaky_relu
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.quadratics import Quadratic
 from onnxfde.numbers import ROUNDOFF, FloatArray
 

@@ -6,11 +6,13 @@ A product costs (values it makes) × (values that each is summed from).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from onnxfde.graph.inferred_shapes import inferred_dims
+from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, is_standard
 from onnxfde.graph.protos import ModelProto, NodeProto
-from onnxfde.graph.shapes import Dims, inferred_dims
+from onnxfde.graph.shapes import Dims
 from onnxfde.graph.tensors import FLOATS, keyed_tensors
 
 MATRIX = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
@@ -37,16 +39,31 @@ def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
 
     None where a shape is unknown, or an operator multiplies in a way that is not counted here.
     """
-    if not all(is_standard(n) and n.op_type not in UNCOUNTED for n in model.graph.node):
+    if not is_counted(model):
         return None
     known, total = inferred_dims(model, inputs), 0
-    for node in model.graph.node:
-        if node.op_type in MATRIX or node.op_type in WINDOW:
-            cost = product_cost(node, known)
-            if cost is None:
-                return None
-            total += cost
+    for node in product_nodes(model):
+        cost = product_cost(node, known)
+        if cost is None:
+            return None
+        total += cost
     return total
+
+
+def is_counted(model: ModelProto) -> bool:
+    """Whether all operators of a model multiply in ways that are counted here, or not at all."""
+    return all(is_standard(n) and n.op_type not in UNCOUNTED for n in model.graph.node)
+
+
+def product_nodes(model: ModelProto) -> Iterator[NodeProto]:
+    """Matrix products and convolutions."""
+    return (n for n in model.graph.node if n.op_type in MATRIX or n.op_type in WINDOW)
+
+
+def one_sample(graph: Graph) -> dict[str, Dims]:
+    """The shapes of a model's inputs for one sample: lengths that it leaves open are 1."""
+    shapes = {value.name: graph.shape(value.name) or () for value in graph.inputs}
+    return {n: tuple(d if isinstance(d, int) else 1 for d in dims) for n, dims in shapes.items()}
 
 
 def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:

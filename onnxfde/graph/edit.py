@@ -1,6 +1,6 @@
 """Putting a smaller layer back in the place of the one that was matched.
 
-    affine(U) → [folded] → activation → [folded] → affine(V, c)
+    affine(U) → [folded] → activation → [folded] → affine(V, c) → [folded]
     affine(U′)           → activation            → affine(V′, c′)
 
 The nodes of an activation stay; the slopes of PRelu become those of the new neurons, and a bias
@@ -14,17 +14,14 @@ as it is, and the layer gets a new one.
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 
 from onnxfde.graph.activation_patterns import WITH_BIAS, added_bias
 from onnxfde.graph.affine_maps import Affine, Layout
+from onnxfde.graph.constant_edit import MERGED, ConstantEdit
 from onnxfde.graph.match import Match, Spelling, activation_input
 from onnxfde.graph.model import Graph
-from onnxfde.graph.new_nodes import make_add, make_constant, make_prelu, make_product
+from onnxfde.graph.new_nodes import make_add, make_prelu, make_product
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.regions import Parts
@@ -33,9 +30,6 @@ from onnxfde.graph.tensors import make_tensor
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.quadratics import Quadratic, spelled_layer
 from onnxfde.numbers import FloatArray
-
-MERGED = "_merged"
-"""The end of the name of a new weight, in place of one that something else reads."""
 
 
 def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None = None) -> None:
@@ -47,6 +41,8 @@ def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None
     edit = Edit(graph, match.incoming.dtype)
     for node in (*match.incoming.folded, *match.outgoing.folded):
         edit.bypass(node)
+    for node in match.behind:
+        edit.take_back(node)
     if kept is not None:
         layer = spelled_layer(layer, kept)
     if match.spelling is not None and not (kept is not None and match.spelling.resizable):
@@ -59,14 +55,8 @@ def write_layer(graph: Graph, match: Match, layer: Layer, kept: Quadratic | None
     edit.drop_unused()
 
 
-@dataclass
-class Edit:
-    """Changes to one model, and the constants that they may leave unused."""
-
-    graph: Graph
-    dtype: np.dtype[Any]
-    orphans: list[str] = field(default_factory=list)
-    as_initializer: bool = True
+class Edit(ConstantEdit):
+    """Changes to the layers of one model."""
 
     def bypass(self, node: NodeProto) -> None:
         """Take a node that reads one value and constants out of the chain."""
@@ -75,6 +65,15 @@ class Edit:
         self.rewire(node.output[0], node.input[at])
         self.forget_shape(node.output[0])
         self.graph.remove(node)
+
+    def take_back(self, node: NodeProto) -> None:
+        """Remove a node, the only reader of a value, and let that value have the result's name."""
+        at = 0 if not self.graph.is_constant(node.input[0]) else 1
+        value, result = node.input[at], node.output[0]
+        self.orphans.extend(name for i, name in enumerate(node.input) if name and i != at)
+        self.graph.remove(node)
+        self.forget_shape(value)
+        self.graph.rename_output(self.graph.producers[value], result)
 
     def write_polynomial(self, spelling: Spelling, kept: Quadratic | None) -> None:
         """Put one product in the place of a polynomial's nodes: h·h, or h·(h + 2β)."""
@@ -142,19 +141,6 @@ class Edit:
             self.graph.add_tensor(make_tensor(name, lengths))
             self.graph.set_input(node, place, name)
 
-    def rewire(self, old: str, new: str) -> None:
-        """Let every node that reads `old` read `new`."""
-        for node in list(self.graph.consumers.get(old, ())):
-            for place, name in enumerate(node.input):
-                if name == old:
-                    self.graph.set_input(node, place, new)
-
-    def forget_shape(self, value: str) -> None:
-        """Drop the recorded shape of a value that was removed or replaced."""
-        recorded = self.graph.model.graph.value_info
-        for info in [v for v in recorded if v.name == value]:
-            recorded.remove(info)
-
     def write_affine(self, side: Affine, weight: FloatArray, bias: FloatArray) -> None:
         """Store W and b in the nodes of one affine map."""
         node, at = side.node, 1 if side.layout == "rows" else 0
@@ -208,49 +194,6 @@ class Edit:
             self.rewire(value, fresh)
         graph.insert(added, graph.position(node) + 1)
 
-    def store(self, node: NodeProto, at: int, values: FloatArray) -> None:
-        """Replace a constant input; in place when this node is the only one to read it."""
-        graph, name, twin = self.graph, node.input[at], self.twin(values)
-        tensor = graph.initializers.get(name)
-        if twin or tensor is None or graph.uses(name) != 1 or name in graph.outputs:
-            graph.set_input(node, at, twin or self.new_constant(node, f"{name}{MERGED}", values))
-            self.orphans.append(name)
-            return
-        fresh = make_tensor(name, values.astype(self.dtype))
-        fresh.doc_string = tensor.doc_string
-        fresh.metadata_props.extend(tensor.metadata_props)
-        tensor.CopyFrom(fresh)
-        self.forget_shape(name)
-
-    def twin(self, values: FloatArray) -> str | None:
-        """A new weight of another layer that has exactly these values."""
-        wanted = make_tensor("", values.astype(self.dtype))
-        for name, tensor in self.graph.initializers.items():
-            same = tensor.dims == wanted.dims and tensor.data_type == wanted.data_type
-            own = name.endswith(MERGED) and name not in self.graph.overridable
-            if own and same and tensor.raw_data == wanted.raw_data:
-                return name
-        return None
-
-    def is_stored(self, name: str) -> bool:
-        """Whether a constant comes from an initializer, not from a Constant node."""
-        constant = self.graph.constant(name)
-        return constant is None or constant.in_initializer
-
-    def new_constant(self, node: NodeProto, wish: str, values: FloatArray) -> str:
-        """A new constant, stored like the layer's weights: as an initializer or a Constant node."""
-        name, stored = self.unused_name(wish), values.astype(self.dtype)
-        if self.as_initializer:
-            self.graph.add_tensor(make_tensor(name, stored))
-        else:
-            self.graph.insert(make_constant(name, stored), self.graph.position(node))
-        return name
-
-    def unused_name(self, wish: str) -> str:
-        """A name that no value, tensor or input of the model has."""
-        names = (wish if i == 0 else f"{wish}_{i}" for i in itertools.count())
-        return next(name for name in names if not self.graph.is_taken(name))
-
     def resize(self, values: tuple[str, ...], neurons: int, layout: Layout) -> None:
         """Correct the recorded shapes of the hidden values."""
         for info in self.graph.model.graph.value_info:
@@ -259,19 +202,6 @@ class Edit:
                 axis = -1 if layout == "rows" or len(shape.dim) == 1 else -2
                 shape.dim[axis].Clear()
                 shape.dim[axis].dim_value = neurons
-
-    def drop_unused(self) -> None:
-        """Remove the constants that only the old layer read."""
-        for name in self.orphans:
-            if name in self.graph.outputs or self.graph.uses(name):
-                continue
-            if name in self.graph.initializers:
-                self.graph.remove_tensor(name)
-            node = self.graph.producers.get(name)
-            if node is not None:
-                self.orphans.extend(node.input)
-                self.graph.remove(node)
-            self.forget_shape(name)
 
 
 def as_addend(bias: FloatArray, layout: Layout, rank: int | None) -> FloatArray:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 
 HINGE, RECIPROCAL = "hinge", "1/x"
 """The names of functions that occur in normal forms only."""

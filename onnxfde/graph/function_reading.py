@@ -29,7 +29,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import label, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.step_forms import COMPARISONS, chosen_form, indicator
-from onnxfde.neurons.activations import PRELU, leaky_relu
+from onnxfde.neurons.piecewise_activations import PRELU, leaky_relu
 
 LARGEST_DEGREE = 32
 """The largest degree of a polynomial that is read: beyond, rounded coefficients say little about

@@ -37,6 +37,19 @@ class InputSpec:
         lead = self.dims[0] if self.dims else None
         return lead if isinstance(lead, int) else None
 
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape, one row per sample, can be fed: in batches, or by row."""
+        whole = len(shape) == len(self.dims) and matches(shape[1:], self.dims[1:])
+        by_row = len(shape) == len(self.dims) + 1 and matches(shape[1:], self.dims)
+        return bool(shape) and (whole or by_row)
+
+
+def matches(shape: tuple[int, ...], wanted: Dims) -> bool:
+    """Whether a shape is what a model asks for."""
+    return len(shape) == len(wanted) and all(
+        a == b for a, b in zip(shape, wanted, strict=True) if isinstance(b, int)
+    )
+
 
 def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
     """The inputs that a caller must give; tensors only."""

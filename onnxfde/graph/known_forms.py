@@ -2,6 +2,9 @@
 
     κ·σ(h)      constants are compared as exactly as the model's type stores them
 
+Smooth functions may be further off, 1.4142 for √2: they are fitted as that row, but its symmetry,
+of which exact merges make use, is not theirs.
+
 Factors behind an activation belong to the map after it, but one that stands inside, as in
 h·(1 + Erf(h/√2)) = 2·Gelu, stays in the graph and belongs to the function.
 """
@@ -9,6 +12,8 @@ h·(1 + Erf(h/√2)) = 2·Gelu, stays in the graph and belongs to the function.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,30 +29,30 @@ from onnxfde.graph.function_forms import (
     positive_part,
 )
 from onnxfde.graph.step_forms import STEP, chosen_form, step_form
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.activation_functions import TANH_CUBE, TANH_SLOPE
-from onnxfde.neurons.activations import (
+from onnxfde.neurons.activations import ACTIVATIONS
+from onnxfde.neurons.piecewise_activations import (
     ABS,
-    ACTIVATIONS,
-    ERF,
-    GELU,
     HARD_SWISH,
     IDENTITY,
-    MISH,
     RELU,
     RELU_SQUARED,
+    clip,
+    leaky_relu,
+    thresholded_relu,
+)
+from onnxfde.neurons.polynomial_activations import SQUARE, polynomial, scaled_activation
+from onnxfde.neurons.smooth_activations import (
+    ERF,
+    GELU,
+    MISH,
     SIGMOID,
     SOFTPLUS,
     SOFTSIGN,
-    SQUARE,
     TANH,
     TANH_GELU,
-    Activation,
-    clip,
-    leaky_relu,
-    polynomial,
-    scaled_activation,
     silu,
-    thresholded_relu,
 )
 from onnxfde.numbers import ROUNDOFF
 
@@ -61,14 +66,16 @@ ROUNDINGS = 4
 constants, each of them rounded."""
 
 
+class Tolerance(NamedTuple):
+    """The unit roundoff of a model's type, and how far constants may be off."""
+
+    roundoff: float
+    constants: float
+
+
 def rounding_of_constants(roundoff: float) -> float:
     """How far constants are off by rounding; attributes are float32 in any model."""
     return ROUNDINGS * max(roundoff, ROUNDOFF["float32"])
-
-
-def constant_tolerance(roundoff: float) -> float:
-    """How far constants may be off."""
-    return max(ROUGH, rounding_of_constants(roundoff))
 
 
 def same_up_to_factor(form: FunctionForm, known: FunctionForm, off: float) -> float | None:
@@ -82,7 +89,7 @@ def same_up_to_factor(form: FunctionForm, known: FunctionForm, off: float) -> fl
             return None
         factors.append(alike[0] / wanted)
     close = all(abs(factor - factors[0]) <= off * abs(factors[0]) for factor in factors)
-    return factors[0] if factors and close else None
+    return min(factors) if factors and close else None
 
 
 def same_monomial(first: Monomial, second: Monomial, off: float) -> bool:
@@ -131,26 +138,31 @@ KNOWN: tuple[tuple[Activation, FunctionForm], ...] = (
 """Activations that take several nodes, and their normal forms."""
 
 
-def known_sum(form: FunctionForm, roundoff: float) -> Scaled | None:
+def known_sum(form: FunctionForm, off: Tolerance) -> Scaled | None:
     """An activation of several nodes without constants to choose."""
     for activation, known in KNOWN:
-        factor = same_up_to_factor(form, known, constant_tolerance(roundoff))
+        factor = same_up_to_factor(form, known, off.constants)
         if factor is not None:
             return activation, factor
     return None
 
 
-def known_polynomial(form: FunctionForm, roundoff: float) -> Scaled | None:
-    """A polynomial of degree 3 or more."""
+def known_polynomial(form: FunctionForm, off: Tolerance) -> Scaled | None:
+    """A polynomial of degree 3 or more; the others are read feature by feature (`polynomials`)."""
+    found = polynomial_form(form)
+    return (found, 1.0) if found is not None and (found.power or 0) > 2 else None
+
+
+def polynomial_form(form: FunctionForm) -> Activation | None:
+    """The polynomial that a form is, of any degree."""
     if any(monomial.atoms for monomial, _ in form.terms):
         return None
     powers = {monomial.power: a for monomial, a in form.terms}
     degree = max(powers, default=0)
-    coefficients = tuple(powers.get(k, 0.0) for k in range(degree + 1))
-    return (polynomial(coefficients), 1.0) if degree > 2 else None
+    return polynomial(tuple(powers.get(k, 0.0) for k in range(degree + 1)))
 
 
-def known_operator(form: FunctionForm, roundoff: float) -> Scaled | None:
+def known_operator(form: FunctionForm, off: Tolerance) -> Scaled | None:
     """An operator of the table times a factor."""
     if len(form.terms) != 1:
         return None
@@ -165,54 +177,52 @@ def known_operator(form: FunctionForm, roundoff: float) -> Scaled | None:
     return found, factor
 
 
-def known_lines(form: FunctionForm, roundoff: float) -> Scaled | None:
+def known_lines(form: FunctionForm, off: Tolerance) -> Scaled | None:
     """Relu, LeakyRelu and Abs, with a corner at 0, or Clip."""
     hinges = form.hinges
     if not hinges or len(hinges) > 2:
         return None
     corners = sorted(hinges)
     slopes = form.coefficient(LINE) + np.cumsum([0.0, *(hinges[t] for t in corners)])
-    slopes[np.abs(slopes) <= constant_tolerance(roundoff) * np.max(np.abs(slopes))] = 0.0
+    slopes[np.abs(slopes) <= off.constants * np.max(np.abs(slopes))] = 0.0
     first, last = float(slopes[0]), float(slopes[-1])
     if corners == [0.0] and last:
         row = ABS if first == -last else leaky_relu(first / last) if first else RELU
     else:
         row = clip(-np.inf if first else corners[0], np.inf if last else corners[-1])
-    factor = same_up_to_factor(form, applied(row, H), constant_tolerance(roundoff))
+    factor = same_up_to_factor(form, applied(row, H), off.constants)
     return None if factor is None else (row, factor)
 
 
-def known_gate(form: FunctionForm, roundoff: float) -> Scaled | None:
+def known_gate(form: FunctionForm, off: Tolerance) -> Scaled | None:
     """SiLU: h·Sigmoid(β·h), or h·(1 + Tanh(β·h/2))/2."""
     for name, gated in (("Sigmoid", lambda gate: H.times(gate)), ("Tanh", half_gated)):
         found = [atom for m, _ in form.terms for atom, _ in m.atoms if atom.name == name]
         beta = found[0].argument.coefficient(LINE) if len(found) == 1 else 0.0
         gate = SIGMOID if name == "Sigmoid" else TANH
-        factor = same_up_to_factor(
-            form, gated(applied(gate, H.scaled(beta))), constant_tolerance(roundoff)
-        )
+        factor = same_up_to_factor(form, gated(applied(gate, H.scaled(beta))), off.constants)
         if beta and factor is not None:
             return silu(beta if gate is SIGMOID else 2 * beta), factor
     return None
 
 
-def known_step(form: FunctionForm, roundoff: float) -> Scaled | None:
+def known_step(form: FunctionForm, off: Tolerance) -> Scaled | None:
     """ThresholdedRelu, and Softplus as torch writes it: h itself above 20, if rounding hides it."""
     corners = [a.constants[0] for m, _ in form.terms for a, _ in m.atoms if a.name == STEP]
     for corner in corners[:1]:
         step = step_form(corner)
         softplus = applied(SOFTPLUS, H)
         candidates = [(thresholded_relu(corner), chosen_form(step, H, FunctionForm.constant(0.0)))]
-        if corner > 0 and np.exp(-corner) <= roundoff * corner:
+        if corner > 0 and np.exp(-corner) <= off.roundoff * corner:
             candidates.append((SOFTPLUS, chosen_form(step, H, softplus)))
         for row, known in candidates:
-            factor = same_up_to_factor(form, known, constant_tolerance(roundoff))
+            factor = same_up_to_factor(form, known, off.constants)
             if factor is not None:
                 return row, factor
     return None
 
 
-READERS: tuple[Callable[[FunctionForm, float], Scaled | None], ...] = (
+READERS: tuple[Callable[[FunctionForm, Tolerance], Scaled | None], ...] = (
     known_polynomial,
     known_operator,
     known_sum,
@@ -227,10 +237,22 @@ def known_activation(form: FunctionForm, roundoff: float) -> Activation | None:
     """The activation of the table, times a factor, that a form is; None if there is none."""
     if form == H:
         return IDENTITY
-    for read in READERS:
-        found = read(form, roundoff)
-        if found is not None:
-            row, factor = found
-            is_one = abs(factor - 1) <= rounding_of_constants(roundoff)
-            return scaled_activation(row, 1.0 if is_one else factor)
-    return None
+    rounding = rounding_of_constants(roundoff)
+    found = known_within(form, Tolerance(roundoff, rounding)) or rough_row(form, roundoff)
+    if found is None:
+        return None
+    row, factor = found
+    return scaled_activation(row, 1.0 if abs(factor - 1) <= rounding else factor)
+
+
+def known_within(form: FunctionForm, off: Tolerance) -> Scaled | None:
+    """The row and the factor that a form is if its constants may be so far off."""
+    return next(filter(None, (read(form, off) for read in READERS)), None)
+
+
+def rough_row(form: FunctionForm, roundoff: float) -> Scaled | None:
+    """The smooth row that a form roughly is, without its symmetry."""
+    found = known_within(form, Tolerance(roundoff, ROUGH))
+    if found is None or found[0].kinks:
+        return None
+    return replace(found[0], reflection=None), found[1]

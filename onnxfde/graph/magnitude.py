@@ -25,7 +25,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, op
 from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto
 from onnxfde.graph.tensors import FLOATS, copy_of, keyed_tensors, make_tensor, to_array
-from onnxfde.neurons.activations import SELU_ALPHA, SELU_GAMMA, STEEPEST_GELU, STEEPEST_SILU
+from onnxfde.neurons.smooth_activations import SELU_ALPHA, SELU_GAMMA, STEEPEST_GELU, STEEPEST_SILU
 
 AXES_ARE_INPUTS = 18
 """The opset since which ReduceLogSumExp reads its axes as an input (ONNX)."""

@@ -1,6 +1,6 @@
 """Finding layers: affine → activation → affine, in every form that exporters write.
 
-    Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul [→ Add]
+    Gemm | MatMul  →  [constants]  →  activation  →  [constants]  →  Gemm | MatMul  →  [constants]
 
 Constants are Mul, Add, Sub, Div, Neg and BatchNormalization; they are folded into U, V and c.
 Identity, Dropout, and a Flatten or Reshape that keeps the feature axis may stand among them. The
@@ -23,17 +23,18 @@ import numpy as np
 from onnxfde.graph.activation_patterns import is_lone_square
 from onnxfde.graph.affine_maps import (
     ELEMENTWISE,
+    NUMPY_BROADCASTING,
     Affine,
     Layout,
     NoMatch,
     affine,
     fold_after,
     fold_before,
-    with_carrier,
 )
+from onnxfde.graph.constants_behind import outgoing_map
 from onnxfde.graph.core_functions import CoreReader, is_plain_square
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import bodies, label, op
+from onnxfde.graph.nodes import bodies, label, op, unique_labels
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto
 from onnxfde.graph.regions import (
     Parts,
@@ -45,14 +46,11 @@ from onnxfde.graph.regions import (
     starts_layer,
 )
 from onnxfde.graph.reshapes import check_reshapes
-from onnxfde.neurons.activations import IDENTITY, SQUARE
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import IDENTITY
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.quadratics import Quadratic, completed_layer
 from onnxfde.numbers import FloatArray
-
-NUMPY_BROADCASTING = 7
-"""The opset since which elementwise operators broadcast as in numpy (ONNX)."""
-
 
 LONGEST_NAME = 80
 """Characters of a layer's name that reports of progress show. Chosen: a line; names in files may
@@ -107,6 +105,8 @@ class Match:
     """The nodes in whose place one operator with the neurons' parameters has to be written."""
     spelling: Spelling | None = None
     """The polynomial whose square was completed to make `layer`; None if it is a square already."""
+    behind: tuple[NodeProto, ...] = ()
+    """Nodes behind the second map whose constants belong to it; `result` is what they make."""
 
     def title(self, number: int, of: int) -> str:
         """The layer in reports of progress, such as "layer 1 of 3 'fc1' 64-256-10"."""
@@ -160,19 +160,8 @@ def find_layers(graph: Graph) -> tuple[list[Match], list[Refusal]]:
             continue
         except NoMatch as reason:
             refusals.append(Refusal(label(node), str(reason)))
-    return with_unique_names(matches), refusals
-
-
-def with_unique_names(matches: list[Match]) -> list[Match]:
-    """Number the layers whose first affine node shares its name with another."""
-    unique: dict[str, Match] = {}
-    taken = {match.name for match in matches}
-    for match in matches:
-        numbered = (f"{match.name}#{i}" for i in range(2, len(matches) + 2))
-        free = (name for name in numbered if name not in taken and name not in unique)
-        name = match.name if match.name not in unique else next(free)
-        unique[name] = replace(match, name=name)
-    return list(unique.values())
+    names = unique_labels([match.name for match in matches])
+    return [replace(m, name=name) for m, name in zip(matches, names, strict=True)], refusals
 
 
 def reread(graph: Graph, match: Match) -> Match:
@@ -202,7 +191,8 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
     outgoing = fold_before(graph, affine(graph, second), parts.after)
     check_fit(incoming, outgoing, any(op(n) == "Flatten" for n in region.nodes))
     check_reshapes(graph, region.nodes, len(incoming.weight), incoming.layout)
-    outgoing = with_carrier(graph, outgoing)
+    made = outgoing_map(graph, outgoing)
+    outgoing = made.side
     rows = np.column_stack([incoming.weight, incoming.bias])
     incoming = replace(incoming, weight=rows[:, :-1])  # a view: the weights are held once
     core = CoreReader(graph, parts, len(rows), incoming.layout, incoming.dtype).function()
@@ -220,10 +210,9 @@ def layer_of_region(graph: Graph, node: NodeProto, region: Region, second: NodeP
         raise NoMatch("a weight is NaN or infinite")
     values = tuple(v for n in (first, *region.nodes) for v in n.output if v)
     source = activation_input(first, incoming.layout)
-    result = str((outgoing.carrier or second).output[0])
     reshapes = tuple(n for n in region.nodes if op(n) == "Reshape")
     replaced = parts if core.taken_apart else None
-    ends = (source, result, reshapes, replaced, spelling)
+    ends = (source, made.result, reshapes, replaced, spelling, made.behind)
     return Match(label(first), incoming, node, outgoing, layer, values, *ends)
 
 

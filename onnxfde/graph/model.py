@@ -6,6 +6,7 @@ that nothing has to be searched for again after a change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,27 +18,18 @@ import onnx
 from onnxfde.errors import ModelError, in_one_line
 from onnxfde.graph.nodes import attributes, label, names_used, op, refers_to_function
 from onnxfde.graph.onnx_calls import with_shapes
-from onnxfde.graph.protos import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
-from onnxfde.graph.tensors import NOT_NUMBERS, copy_of, numpy_dtype, to_array
+from onnxfde.graph.stored_constants import PASS_THROUGH, RESHAPED, derived, stored_numbers
+from onnxfde.graph.tensors import NOT_NUMBERS, copy_of, to_array
 from onnxfde.numbers import Array
 
-PASS_THROUGH = {"Identity", "Transpose", "Cast"}
-"""Operators through which constants are read."""
 KEEPS_RANK = {
     *("ai.onnx.ml.Scaler", "ai.onnx.ml.Imputer", "ai.onnx.ml.Normalizer", "Cast", "MatMul"),
     *(f"com.microsoft.{kind}" for kind in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")),
 }
 """Operators whose result has as many axes as their first input, of which onnx does not always know
 it; MatMul if its second input is a matrix."""
-ATTRIBUTES_OF_NUMBERS = {
-    "value": AttributeProto.TENSOR,
-    "value_float": AttributeProto.FLOAT,
-    "value_floats": AttributeProto.FLOATS,
-    "value_int": AttributeProto.INT,
-    "value_ints": AttributeProto.INTS,
-}
-"""The attributes of Constant that hold numbers, and their types (ONNX)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +193,21 @@ class Graph:
         if value in self._shapes:
             self._shapes[name] = self._shapes[value]
 
+    def resize(self, lengths: Mapping[str, tuple[int, int]]) -> None:
+        """Correct one length of the shapes of values: for each, the axis and its new length."""
+        for info in self.model.graph.value_info:
+            shape = info.type.tensor_type.shape
+            if info.name in lengths and len(shape.dim):
+                axis, length = lengths[info.name]
+                shape.dim[axis].Clear()
+                shape.dim[axis].dim_value = length
+        known = self.__dict__.get("_shapes", {})
+        for name in known.keys() & lengths.keys():
+            axis, length = lengths[name]
+            found = list(known[name])
+            found[axis] = length
+            known[name] = tuple(found)
+
     def _link(self, name: str, node: NodeProto) -> None:
         readers = self.consumers.setdefault(name, [])
         if not any(reader is node for reader in readers):
@@ -239,11 +246,16 @@ class Graph:
         values = self._stored(source)
         for node in reversed(nodes):
             try:
-                values = derived(node, values)
-            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                values = derived(node, values, [self._number_list(n) for n in node.input[1:]])
+            except (LookupError, TypeError, ValueError, OverflowError) as error:
                 text = f"{op(node)} '{label(node)}' cannot be computed: {in_one_line(error)}"
                 raise ModelError(text) from None
         return Constant(values, in_initializer=source in self.initializers)
+
+    def _number_list(self, name: str) -> list[int]:
+        found = self.constant(name)
+        assert found is not None
+        return [int(number) for number in found.values.ravel()]
 
     def is_read_elsewhere(self, name: str, here: int) -> bool:
         """Whether a constant, or what it is derived from, is read more often than `here`."""
@@ -252,12 +264,22 @@ class Graph:
             return True
         return self.uses(name) > here or any(self.uses(value) > 1 for value in derivation)
 
+    def origin(self, name: str) -> str:
+        """The value that is only copied, transposed, cast or reshaped to make this one."""
+        return self._behind(name)[0]
+
+    def is_derivation(self, node: NodeProto) -> bool:
+        """Whether a node only copies, transposes, casts or reshapes what it reads."""
+        if op(node) in RESHAPED:
+            return len(node.input) > 0 and all(self.is_constant(n) for n in node.input[1:])
+        return op(node) in PASS_THROUGH
+
     def _behind(self, name: str) -> tuple[str, list[NodeProto]]:
-        """The value that is only copied, transposed or cast to make this one, and by what."""
+        """The value that is only copied, transposed, cast or reshaped, and by what."""
         nodes: list[NodeProto] = []
         while name not in self.initializers:
             node = self.producers.get(name)
-            if node is None or op(node) not in PASS_THROUGH:
+            if node is None or not self.is_derivation(node):
                 break
             nodes.append(node)
             name = node.input[0]
@@ -273,20 +295,3 @@ class Graph:
         if isinstance(value, TensorProto):
             return to_array(value, self.folder)
         return np.asarray(value, dtype=np.float32 if "float" in attribute.name else np.int64)
-
-
-def stored_numbers(node: NodeProto) -> AttributeProto | None:
-    """The attribute in which a Constant keeps its numbers; None for strings and sparse tensors."""
-    found = [a for a in node.attribute if a.name in ATTRIBUTES_OF_NUMBERS and not a.ref_attr_name]
-    if len(found) != 1 or found[0].type != ATTRIBUTES_OF_NUMBERS[found[0].name]:
-        return None
-    is_tensor = found[0].type == AttributeProto.TENSOR
-    return None if is_tensor and found[0].t.data_type in NOT_NUMBERS else found[0]
-
-
-def derived(node: NodeProto, values: Array) -> Array:
-    """Identity, Transpose or Cast of a constant."""
-    options = attributes(node)
-    if node.op_type == "Transpose":
-        return values.transpose(options.get("perm"))
-    return values.astype(numpy_dtype(options["to"])) if node.op_type == "Cast" else values

@@ -54,3 +54,14 @@ def is_standard(node: NodeProto) -> bool:
 def label(node: NodeProto) -> str:
     """A node's name, else its output's."""
     return node.name or next(iter(node.output), "")
+
+
+def unique_labels(labels: list[str]) -> list[str]:
+    """Labels with a number added to those that came before."""
+    unique: dict[str, None] = {}
+    taken = set(labels)
+    for wish in labels:
+        numbered = (f"{wish}#{i}" for i in range(2, len(labels) + 2))
+        free = (name for name in numbered if name not in taken and name not in unique)
+        unique[wish if wish not in unique else next(free)] = None
+    return list(unique)

@@ -6,6 +6,7 @@ ValueError, RuntimeError or IndexError for a model that is malformed in an unfor
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError, Message
 
 from onnxfde.errors import ModelError, in_one_line
-from onnxfde.graph.protos import ModelProto
+from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import copy_of, without_external_data
 
 ONNX_ERRORS = (
@@ -31,6 +32,8 @@ ONNX_ERRORS = (
     ValueError,
 )
 """What onnx raises for models that it cannot handle."""
+FEW = 64
+"""Numbers in the largest tensor that may describe a shape. Chosen: more axes than any value has."""
 CONSTANTS_ARE_NO_INPUTS = 4
 """The IR version since which an initializer need not be an input as well (ONNX)."""
 
@@ -62,11 +65,31 @@ def upgraded(model: ModelProto, opset: int) -> ModelProto:
 
 
 def with_shapes(model: ModelProto, data_prop: bool = False) -> ModelProto:
-    """The model with all shapes that onnx can infer; as it is, if onnx finds a contradiction."""
+    """The model with all shapes that onnx can infer and without its weights.
+
+    As it is, if onnx finds a contradiction.
+    """
     try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+        return onnx.shape_inference.infer_shapes(without_weights(model), data_prop=data_prop)
     except ONNX_ERRORS:
         return model
+
+
+def without_weights(model: ModelProto) -> ModelProto:
+    """A copy in which large initializers have a shape and no values."""
+    light = ModelProto(
+        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
+    )
+    whole, graph = model.graph, light.graph
+    graph.name = whole.name
+    for part in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, part).extend(getattr(whole, part))
+    for tensor in whole.initializer:
+        if math.prod(tensor.dims) <= FEW and tensor.data_location != TensorProto.EXTERNAL:
+            graph.initializer.append(tensor)
+        else:
+            graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+    return light
 
 
 def refuse_bad_text(model: ModelProto, what: str) -> None:

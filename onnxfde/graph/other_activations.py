@@ -1,6 +1,7 @@
-"""Activations that are named to the user but stand in no layer, in the main graph of a model.
+"""Activations that are named to the user, in the main graph of a model.
 
-They follow a convolution, or no affine map comes after them, or they are not in the table.
+Those in no layer follow a sum of residuals, or no map comes after them, or they are not in the
+table.
 
 x·Sigmoid(k·x)   SiLU        x·HardSigmoid(x)   HardSwish        x·Tanh(Softplus(x))   Mish
 Relu, Tanh, …    everywhere  Clip, Sin, …       only behind a map: elsewhere they prepare data
@@ -12,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from onnxfde.graph.inner_nodes import AFFINE, TRANSPARENT, scaled_input
-from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import NodeProto
@@ -31,9 +31,9 @@ GATES = {"Sigmoid": "SiLU", "HardSigmoid": "HardSwish", "Tanh": "Mish"}
 MAPS = AFFINE | {"Conv", "ConvTranspose"}
 
 
-def other_activations(graph: Graph, layers: Iterable[Match] = ()) -> dict[str, int]:
-    """How often each activation occurs outside these layers; polynomials do not count."""
-    inside = {value for match in layers for value in match.values}
+def other_activations(graph: Graph, inside: Iterable[str] = ()) -> dict[str, int]:
+    """How often each activation makes another value than these; polynomials do not count."""
+    inside = {*inside}
     return dict(Counter(name for value, name in found_activations(graph) if value not in inside))
 
 

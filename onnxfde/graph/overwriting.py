@@ -1,7 +1,11 @@
-"""No output may be a file that an input is read from, whatever its name; only OUT may be IN."""
+"""No output may be a file that an input is read from, whatever its name; only OUT may be IN.
+
+OUT replaces a model or nothing: another file that is there already stays.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -9,12 +13,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from onnxfde.errors import ModelError, OutputError, UsageError
 from onnxfde.graph.external_data import external_entry, external_file
-from onnxfde.graph.files import FileState, is_ort, read_model
+from onnxfde.graph.files import ORT_MARK, FileState, is_ort, opened_regular, read_model
 from onnxfde.graph.journal import mentions
-from onnxfde.graph.protos import TensorProto
+from onnxfde.graph.large_files import fields
+from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import outside_tensors
+from onnxfde.numbers import IMAGE_SUFFIXES
+
+ARRAYS = frozenset((".npz", ".npy", ".csv", ".tsv"))
+"""Suffixes of files that hold data, never a model."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,11 @@ class InputFiles:
 
 def files_read(given: InputFiles) -> Iterator[tuple[Path, str]]:
     """Every file that is read, and what it is: models, their external data, and data."""
-    if given.data is not None:
+    if given.data is not None and os.path.isdir(given.data):
+        kinds = IMAGE_SUFFIXES | ARRAYS
+        inside = (p for p in given.data.rglob("*") if p.suffix.lower() in kinds)
+        yield from ((file, "a file of the data") for file in inside)
+    elif given.data is not None:
         yield given.data, "the data file"
     for model in given.models:
         yield model, f"the model {model}"
@@ -93,3 +108,29 @@ def refuse_foreign(data: Path, model: Path) -> None:
         raise OutputError(
             f"{data} holds weights of {others[0]}, too; choose another name than {model}"
         )
+
+
+def refuse_what_is_no_model(out: Path) -> None:
+    """Raise if OUT is named like data, or exists and is no model: then an option was forgotten."""
+    if out.suffix.lower() in ARRAYS:
+        raise UsageError(f"{out} is named like a data file; OUT is a model, data goes to --data")
+    if out.exists() and not is_model_or_empty(out):
+        raise UsageError(f"{out} exists and is no model; choose another name, or delete it first")
+
+
+def is_model_or_empty(file: Path) -> bool:
+    """Whether a file is empty or looks like a model, by its outermost fields alone."""
+    with opened_regular(file) as (stream, state):
+        if not state.size:
+            return True
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+            return raw[4:8] == ORT_MARK or is_model_message(raw, state.size)
+
+
+def is_model_message(raw: mmap.mmap, size: int) -> bool:
+    """Whether bytes are the fields of a message, with a version and a graph among them."""
+    wanted = {ModelProto.IR_VERSION_FIELD_NUMBER, ModelProto.GRAPH_FIELD_NUMBER}
+    try:
+        return wanted <= {field.number for field in fields(raw, 0, size)}
+    except DecodeError:
+        return False

@@ -141,10 +141,10 @@ def starts_layer(graph: Graph, node: NodeProto) -> bool:
         return all(reaches_map(graph, node, forwards) for forwards in (False, True))
     if op(node) == "Identity":
         return joins_maps(graph, node)
-    if is_square(graph, node) or is_averaged(graph, node):
-        return False
     compares = op(node) in COMPARISONS
     if not compares and not is_product(graph, node):
+        return False
+    if is_square(graph, node) or is_averaged(graph, node):
         return False
     try:
         region_behind(graph, node.output[0], "", functions=compares)

@@ -49,11 +49,17 @@ def check_reshapes(graph: Graph, nodes: Iterable[NodeProto], features: int, layo
             raise NoMatch(f"Reshape '{label(node)}' mixes features with other axes")
 
 
-def asks_other_axes(graph: Graph, node: NodeProto) -> bool:
-    """Whether a node reads the shape of a value, and of that only the lengths of leading axes."""
-    if op(node) != "Shape" or node.attribute or node.output[0] in graph.outputs:
+def asks_other_axes(graph: Graph, node: NodeProto, axis: int = -1) -> bool:
+    """Whether a node reads the shape of a value, and of that only the lengths of other axes."""
+    if op(node) != "Shape" or node.output[0] in graph.outputs:
         return False
-    rank = graph.rank(node.input[0])
+    rank, options = graph.rank(node.input[0]), attributes(node)
+    if rank is None:
+        return False
+    asked = range(rank)[slice(options.get("start", 0), options.get("end", rank))]
+    if axis % rank not in asked:
+        return True
+    hidden = asked.index(axis % rank)
     pending = list(graph.consumers.get(node.output[0], ()))
     while pending:
         user = pending.pop()
@@ -62,9 +68,21 @@ def asks_other_axes(graph: Graph, node: NodeProto) -> bool:
                 return False
             pending.extend(graph.consumers.get(user.output[0], ()))
             continue
-        places = graph.constant(user.input[1]) if op(user) == "Gather" else None
-        if places is None or rank is None or attributes(user).get("axis", 0) != 0:
-            return False
-        if any(place % rank == rank - 1 for place in places.values.ravel().tolist()):
+        places = lengths_taken(graph, user, len(asked))
+        if places is None or hidden in places:
             return False
     return True
+
+
+def lengths_taken(graph: Graph, node: NodeProto, lengths: int) -> list[int] | None:
+    """Which of the lengths of a shape a Gather or Slice takes; None if that is not known."""
+    constants = [graph.constant(name) for name in node.input[1:]]
+    given = [[] if a is None else a.values.ravel().tolist() for a in constants]
+    if None in constants or (op(node) == "Gather" and attributes(node).get("axis", 0) != 0):
+        return None
+    if op(node) == "Gather":
+        return [place % lengths for place in given[0]]
+    if op(node) == "Slice" and len(given) >= 2 and all(len(numbers) == 1 for numbers in given):
+        step = given[3][0] if len(given) > 3 else 1
+        return list(range(lengths))[slice(given[0][0], given[1][0], step)]
+    return None

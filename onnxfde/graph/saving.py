@@ -26,6 +26,7 @@ from onnxfde.graph.overwriting import (
     data_files,
     refuse_foreign,
     refuse_overwriting,
+    refuse_what_is_no_model,
     same_file,
 )
 from onnxfde.graph.protos import ModelProto, TensorProto
@@ -68,6 +69,7 @@ def saving(path: Path, original: Original, data: Path | None) -> Iterator[Stage]
     """A stage for a model, from which no file is replaced that the result was made from."""
     given = InputFiles((original.path,) if original.path else (), data)
     refuse_overwriting([path], given, may_replace=path)
+    refuse_what_is_no_model(path)
     with staged(path) as stage:
 
         def check(targets: list[Path]) -> None:

@@ -1,16 +1,12 @@
-"""The shapes of values: what a model says, and what onnx can infer."""
+"""The shapes of values as a model says them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from onnx.shape_inference import InferenceError as ShapeError
 
-from onnxfde.graph.onnx_calls import with_shapes
-from onnxfde.graph.protos import ModelProto, ValueInfoProto
-from onnxfde.graph.tensors import copy_of
+from onnxfde.graph.protos import ValueInfoProto
 
-__all__ = ["Dims", "ShapeError", "dims", "inferred_dims"]
+__all__ = ["Dims", "ShapeError", "dims"]
 
 Dims = tuple[int | str | None, ...]
 
@@ -24,20 +20,3 @@ def dims(value: ValueInfoProto) -> Dims:
         else (d.dim_param or None)
         for d in shape.dim
     )
-
-
-def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Dims]:
-    """The shapes of all values that onnx can infer, for inputs of these shapes."""
-    light = copy_of(model)
-    for value in light.graph.input:
-        if value.name in inputs:
-            del value.type.tensor_type.shape.dim[:]
-            for length in inputs[value.name]:
-                value.type.tensor_type.shape.dim.add(dim_value=int(length or 0))
-    for value in light.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    del light.graph.value_info[:]
-    known = with_shapes(light, data_prop=True).graph
-    found = {t.name: tuple(t.dims) for t in known.initializer}
-    values = (*known.input, *known.value_info, *known.output)
-    return found | {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}

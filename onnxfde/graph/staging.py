@@ -167,6 +167,11 @@ class Stage:
             shutil.copymode(target, temporary)
         self.files.append((temporary, target))
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files, without those beside them."""
+        return sum(temporary.stat().st_size for temporary, _ in self.files)
+
     def other_names(self) -> tuple[str, ...]:
         """The names of the files that take their places before the one that decides."""
         others = (target for _, target in self.files if target != self.path)

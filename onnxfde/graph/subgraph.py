@@ -55,10 +55,24 @@ def names_behind(graph: Graph, wanted: Iterable[str], known: Set[str]) -> set[st
     return needed
 
 
-def value_like(name: str, example: Array) -> ValueInfoProto:
-    """An input with the type and the number of axes of an array."""
+def part_behind(graph: Graph, example: tuple[str, Array], wanted: Iterable[str]) -> Graph:
+    """The part that makes the wanted values from a single one, of which it has an example.
+
+    The first axis counts samples; the others are as long as in the example.
+    """
+    name, array = example
+    part = part_making(graph, wanted, {name: array})
+    for value in part.graph.input:
+        if value.name == name:
+            value.CopyFrom(value_like(name, array, tuple(array.shape[1:])))
+    return Graph(part, graph.folder)
+
+
+def value_like(name: str, example: Array, lengths: tuple[int, ...] | None = None) -> ValueInfoProto:
+    """An input with the type and the number of axes of an array, and perhaps their lengths."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(example.dtype)
-    return onnx.helper.make_tensor_value_info(name, kind, [None] * example.ndim)
+    dims = [None] * example.ndim if lengths is None else [None, *lengths]
+    return onnx.helper.make_tensor_value_info(name, kind, dims)
 
 
 def values_after(graph: Graph, value: str) -> set[str]:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import FloatArray
 from onnxfde.options import Norm, Relation
 

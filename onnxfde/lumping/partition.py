@@ -21,8 +21,8 @@ from onnxfde.lumping.distance import (
     tie_tolerances,
     tolerant_distances,
 )
-from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import Blocks, FloatArray, Indices
 from onnxfde.options import Linkage, Norm, Relation
 

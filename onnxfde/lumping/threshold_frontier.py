@@ -21,11 +21,12 @@ import numpy as np
 from onnxfde.errors import OptionError
 from onnxfde.lumping.closure import Effort
 from onnxfde.lumping.partition import Dendrogram, partition
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.free_layers import FreeLayers
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.objective import best_outgoing
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.problem import Problem
 from onnxfde.neurons.quotients import (
     backward_single,

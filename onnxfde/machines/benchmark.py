@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,11 +31,13 @@ from onnxfde.machines.targets.base import (
 )
 from onnxfde.machines.targets.cpu import Cpu
 from onnxfde.numbers import Array, Data
-from onnxfde.options import DEFAULT_RANGE, Range, is_number
+from onnxfde.options import DEFAULT_RANGE, DataUse, Range, as_texts, is_number
 from onnxfde.progress import Progress
-from onnxfde.running.open_files import Model, open_model, samples_of
+from onnxfde.running.open_files import Model, open_model, refuse_senseless, samples_of
 from onnxfde.running.random_inputs import check_range
 
+UsedData = tuple[Data | None, DataUse]
+"""The data, and how it becomes inputs."""
 MOST_THREADS = 1024
 """More is taken for a typing error; chosen well above the cores of usual machines."""
 
@@ -59,6 +62,9 @@ def bench(
     timeout: float = 600.0,
     shapes: Shapes | None = None,
     data: Data | None = None,
+    preprocess: str | Sequence[str] = (),
+    inputs: Mapping[str, str] | None = None,
+    labels: str | None = None,
     input_range: Range = DEFAULT_RANGE,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -72,8 +78,11 @@ def bench(
         seconds: Measuring time per batch size.
         timeout: Give up on a target after this many seconds.
         shapes: Shapes of inputs with free axes, by name: `{"x": (1, 3, 224, 224)}`.
-        data: Inputs: a .npz or .npy file, `{name: array}`, or the array of the only input; random
-            numbers if not given.
+        data: Inputs: a .npz or .npy file, a folder of images, `{name: array}`, or the array of the
+            only input; random numbers if not given.
+        preprocess: What is done to the values of the data, as for `optimize`.
+        inputs: Arrays of the data by the inputs that take them, where the names differ.
+        labels: The array or column of the data that is no input, if it is not called "y".
         input_range: `(low, high)` of random inputs.
         progress: Receives reports of what is being done.
 
@@ -87,12 +96,17 @@ def bench(
     1.0
     """
     sizes = refuse_bad_numbers(batches, threads, seconds, timeout)
-    if isinstance(data, str | Path) and not Path(data).is_file():
+    if isinstance(data, str | Path) and not os.path.exists(data):
         raise DataError(f"--data {data}: no such file")
-    wanted = [parse_target(text) for text in as_texts(targets)]
+    spellings = dict.fromkeys(as_texts("targets", targets, "targets"))
+    wanted, use = (
+        [parse_target(text) for text in spellings],
+        DataUse.given(preprocess, inputs, labels),
+    )
+    refuse_senseless(data, use)
     progress, limits, lengths = progress or Progress(), check_range(input_range), as_shapes(shapes)
     with stored(as_models(models)) as named:
-        prepared = [prepare_model(*pair, sizes, lengths, data, limits) for pair in named]
+        prepared = [prepare_model(*pair, sizes, lengths, (data, use), limits) for pair in named]
         refuse_unknown_inputs(prepared, lengths)
         job = Job(tuple(p.case for p in prepared if p.case), threads, seconds, timeout)
         refuse_too_long(job)
@@ -104,6 +118,7 @@ def bench(
         "shapes": {name: list(shape) for name, shape in lengths.items()},
         "data": None if data is None else str(data) if isinstance(data, str | Path) else "arrays",
         "input_range": list(limits),
+        **use.settings,
     }
     return Comparison(settings, tuple(p.size for p in prepared), results)
 
@@ -116,14 +131,6 @@ def as_models(models: Model | Sequence[Model]) -> list[Model]:
         if not isinstance(model, str | Path | ModelProto):
             raise UsageError(f"a model is a {type(model).__name__}: give a path or a ModelProto")
     return several
-
-
-def as_texts(targets: str | Sequence[str]) -> list[str]:
-    """The spellings of targets, each once."""
-    several = [targets] if isinstance(targets, str) else targets
-    if not isinstance(several, Iterable) or not all(isinstance(text, str) for text in several):
-        raise UsageError(f"targets {targets!r} is not a list of targets")
-    return list(dict.fromkeys(several))
 
 
 def as_shapes(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
@@ -182,7 +189,7 @@ def refuse_bad_numbers(
 
 
 def prepare_model(
-    name: str, file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
+    name: str, file: Path, asked: Sequence[int], shapes: Shapes, data: UsedData, limits: Range
 ) -> Prepared:
     """Read a model, find its size and make inputs; an error becomes part of the result."""
     try:
@@ -193,7 +200,7 @@ def prepare_model(
 
 
 def prepared_case(
-    file: Path, asked: Sequence[int], shapes: Shapes, data: Data | None, limits: Range
+    file: Path, asked: Sequence[int], shapes: Shapes, data: UsedData, limits: Range
 ) -> Prepared:
     """The same as `prepare_model`, but errors are raised."""
     graph = None if files.is_ort(file) else open_model(file).graph
@@ -201,7 +208,7 @@ def prepared_case(
     tensors = outside_tensors(graph.model) if graph else ()
     outside = tuple(sorted({locate(t, file.parent).file for t in tensors}))
     refuse_types(specs)
-    samples = None if data is None else samples_of(data, specs)
+    samples = samples_of(*data, specs)
     feeds: dict[int, dict[str, Array]] = {}
     left_out: dict[int, str] = {}
     first: dict[str, Dims] = {}

@@ -19,6 +19,8 @@ from onnxfde.options import Range
 from onnxfde.running.random_inputs import MOST_VALUES, random_samples
 from onnxfde.running.samples import Samples
 
+EXAMPLE_LENGTH = 128
+"""The length of a free axis in an example. Chosen: a usual length of texts."""
 Shapes = Mapping[str, tuple[int, ...]]
 Specs = tuple[InputSpec, ...]
 
@@ -58,10 +60,12 @@ def fixed_specs(specs: Specs, batch: int, shapes: Shapes, data: Samples | None) 
             return batch
         if known:
             return known[place]
-        example = ",".join("1" if k == 0 else str(d or "?") for k, d in enumerate(spec.dims))
+        free = (1 if k == 0 else EXAMPLE_LENGTH for k in range(len(spec.dims)))
+        pairs = zip(spec.dims, free, strict=True)
+        example = ",".join(str(d if isinstance(d, int) else length) for d, length in pairs)
         raise DataError(
             f"input '{spec.name}' has no length for axis {place} ('{axis or '?'}'); "
-            f"give one: --shape {spec.name}:{example}"
+            f"give one, such as --shape {spec.name}:{example}"
         )
 
     return tuple(replace(s, dims=tuple(length_of(s, k) for k in range(len(s.dims)))) for s in specs)
@@ -104,18 +108,19 @@ def feed_for(specs: Specs, data: Samples | None, limits: Range) -> dict[str, Arr
     if size > MOST_VALUES:
         raise DataError(f"its inputs have {size:,} values, more than {MOST_VALUES:,}")
     if data is not None:
-        return {spec.name: rows_for(spec, data.arrays[spec.name]) for spec in specs}
+        return {spec.name: rows_for(spec, data) for spec in specs}
     return next(random_samples(specs, limits, rows=1).feeds()) if specs else {}
 
 
-def rows_for(spec: InputSpec, array: Array) -> Array:
-    """As many rows of an array as an input takes; samples of several rows are concatenated."""
+def rows_for(spec: InputSpec, data: Samples) -> Array:
+    """As many rows of the data as an input takes; samples of several rows are concatenated."""
+    array = data.arrays[spec.name]
     if not spec.dims:
-        return np.asarray(array.ravel()[0])
+        return data.as_fed(spec.name, np.asarray(array.ravel()[0]))
     axes = array.ndim - len(spec.dims) + 1
     rows = array.reshape(math.prod(array.shape[:axes]), *array.shape[axes:])
-    taken = np.ascontiguousarray(rows[np.arange(spec.fixed_batch or 1) % len(rows)])
+    taken = data.as_fed(spec.name, rows[np.arange(spec.fixed_batch or 1) % len(rows)])
     if taken.shape != spec.dims:
         have, want = ("×".join(map(str, shape)) for shape in (taken.shape, spec.dims))
         raise DataError(f"the data for input '{spec.name}' is {have}, --shape says {want}")
-    return taken
+    return np.ascontiguousarray(taken)

@@ -70,11 +70,18 @@ def next_to_drop(inverse: FloatArray, weights: FloatArray, most: int) -> tuple[I
 
 def drop(inverse: FloatArray, weights: FloatArray, gone: Indices) -> None:
     """Fit the others again; the rows and columns of those that are gone become 0."""
-    root = np.linalg.cholesky(inverse[np.ix_(gone, gone)])
-    lines = solve_lower(root, inverse[gone])
-    weights -= solve_lower(root, weights[:, gone].T).T @ lines
+    lines, shares = falls_without(inverse, weights, gone)
+    weights -= shares @ lines
     inverse -= lines.T @ lines
     inverse[gone] = inverse[:, gone] = weights[:, gone] = 0.0
+
+
+def falls_without(
+    inverse: FloatArray, weights: FloatArray, gone: Indices
+) -> tuple[FloatArray, FloatArray]:
+    """X and Y such that, when some are gone, the inverse falls by XᵀX and the weights by Y X."""
+    root = np.linalg.cholesky(inverse[np.ix_(gone, gone)])
+    return solve_lower(root, inverse[gone]), solve_lower(root, weights[:, gone].T).T
 
 
 def inverse_gram(neurons: CandidateNeurons | GivenCandidates) -> tuple[Indices, FloatArray]:

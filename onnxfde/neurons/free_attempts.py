@@ -21,7 +21,7 @@ from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.merge_search import MergeSearch
 from onnxfde.neurons.objective import Fit
 from onnxfde.neurons.search_meter import SearchMeter
-from onnxfde.neurons.starts import FEW_STARTS, starting_rows, starts_at
+from onnxfde.neurons.starts import FEW_STARTS, STARTS, starting_rows, starts_at
 from onnxfde.neurons.taught import most_taught_steps, taught
 
 RACE = ((12, 15), (4, 40), (2, 150))
@@ -42,6 +42,12 @@ takes less than 15 s."""
 LITTLE = 0.02
 """A leg that lowers f by less than this share is the last one, if neurons are not squares.
 Chosen; not tuned."""
+PUPILS = 4
+"""How many are taught where there are few unknowns and many starts, if neurons are not squares:
+which is best with little Gaussian weight cannot be told before. Chosen; not tuned."""
+SPRINT = 30
+"""Steps after which most of many starts are given up, if neurons are not squares. Chosen; not
+tuned."""
 FEWEST_STEPS = 10
 """But no leg has fewer steps than this. Chosen; not tuned."""
 
@@ -76,7 +82,7 @@ class FreeAttempts:
         else:
             starts = starts_at(count, self.layers.problem)
             steps = (self._legs - 1 + (starts if starts > FEW_STARTS else 1)) * LEG
-        return steps + most_taught_steps(self.layers, count)
+        return steps + self._pupils(count) * most_taught_steps(self.layers, count)
 
     def most_work(self, count: int) -> float:
         """Multiplications that attempts at this count take at most."""
@@ -93,14 +99,23 @@ class FreeAttempts:
             return
         starts = starting_rows(self.blocks, count, objective)
         fits = [objective.fit(objective.kernel.unit(rows)) for rows in starts]
-        best = min(fits, key=lambda f: f.value)
-        run = self._race if layers.is_small(count) else self._run
+        reached = [min(fits, key=lambda f: f.value)]
+        run = self._run if layers.problem.squares else self._sprint
+        run = self._race if layers.is_small(count) else run
         for found in run(fits):
             yield layers.built(found, objective, layers.fitted_to)
-            best = min(best, found, key=lambda f: f.value)
+            reached.append(found)
             if self.meter.over:
                 return
-        yield from taught(layers, best, self.meter)
+        for best in sorted(reached, key=lambda f: f.value)[: self._pupils(count)]:
+            yield from taught(layers, best, self.meter)
+            if self.meter.over:
+                return
+
+    def _pupils(self, count: int) -> int:
+        """How many of the neurons reached are taught: more where there are few unknowns."""
+        many = starts_at(count, self.layers.problem) >= STARTS[0][1]
+        return PUPILS if many and not self.layers.problem.squares else 1
 
     def _race(self, fits: list[Fit]) -> Iterator[Fit]:
         """Levenberg–Marquardt from many starts, the best of which go further than the rest."""
@@ -114,17 +129,31 @@ class FreeAttempts:
     def _run(self, fits: list[Fit]) -> Iterator[Fit]:
         """L-BFGS: the first leg from the best start, or from all if many, then on from the best."""
         objective, best = self.layers.objective, min(fits, key=lambda f: f.value)
-        squares = self.layers.problem.squares
-        work = MOST_WORK if squares else OTHER_WORK
-        most = work / (self._legs * self.layers.step_work(len(best.rows)))
-        steps = int(np.clip(most, FEWEST_STEPS, LEG))
+        steps = self._leg_steps(len(best.rows), MOST_WORK)
         for start in fits if len(fits) > FEW_STARTS else [best]:
             found = quasi_newton(objective, start, steps, self.meter.step)
             yield found
             best = min(best, found, key=lambda f: f.value)
         for _ in range(self._legs - 1):
-            before = best.value
             best = quasi_newton(objective, best, steps, self.meter.step)
             yield best
-            if not squares and best.value > (1 - LITTLE) * before:
-                return
+
+    def _sprint(self, fits: list[Fit]) -> Iterator[Fit]:
+        """L-BFGS from all starts, if there are many, for a few steps; the best of them go on."""
+        objective, go_on = self.layers.objective, self.meter.step
+        if len(fits) > FEW_STARTS:
+            fits = [quasi_newton(objective, start, SPRINT, go_on) for start in fits]
+        count = len(fits[0].rows)
+        steps = self._leg_steps(count, OTHER_WORK)
+        for best in sorted(fits, key=lambda f: f.value)[: self._pupils(count)]:
+            for _ in range(self._legs):
+                before = best.value
+                best = quasi_newton(objective, best, steps, go_on)
+                if best.value > (1 - LITTLE) * before or self.meter.over:
+                    break
+            yield best
+
+    def _leg_steps(self, count: int, work: float) -> int:
+        """Steps of one leg, so that all legs take at most this work."""
+        most = work / (self._legs * self.layers.step_work(count))
+        return int(np.clip(most, FEWEST_STEPS, LEG))

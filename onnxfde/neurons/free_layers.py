@@ -127,11 +127,14 @@ class FreeLayers:
         """Part `number` of the rows that neurons are fitted to, as a target."""
         batch = evidence.fitted.batch(number, width, self._batch_work(width))
         if batch is not evidence.fitted:
-            return batch.observed(self.problem.metric, self.problem.layer.activation)
+            return self._as_target(batch)
         if not self._observed:
-            found = batch.observed(self.problem.metric, self.problem.layer.activation)
-            self._observed.append(found)
+            self._observed.append(self._as_target(batch))
         return self._observed[0]
+
+    def _as_target(self, batch: Evidence) -> Observed:
+        found = batch.observed(self.problem.metric, self.problem.layer.activation)
+        return found.single() if self._wide and not self.problem.squares else found
 
     def _batch_work(self, width: int) -> float:
         """Rows times unknowns of one evaluation on data."""
@@ -157,7 +160,8 @@ class FreeLayers:
         if self.fitted_to is not None:
             width = live.incoming.size
             rows = self.fitted_to.batch_size(width, self._batch_work(width))
-        return STEP_PRODUCTS * count * (live.neurons + rows) * (live.inputs + live.outputs)
+        read = self.problem.rows.shape[1] - 1 if self.fitted_to is not None else live.inputs
+        return STEP_PRODUCTS * count * (live.neurons + rows) * (read + live.outputs)
 
     def is_small(self, count: int) -> bool:
         """Whether U′ has few enough unknowns for Levenberg–Marquardt."""

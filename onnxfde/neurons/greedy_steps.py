@@ -34,9 +34,9 @@ def steps_per_block(candidates: int) -> int:
     return 1 if candidates <= FEW_CANDIDATES else STEPS
 
 
-def best_pool(gains: FloatArray, steps: int) -> tuple[Indices, float]:
+def best_pool(gains: FloatArray, steps: int, pool: int = POOL) -> tuple[Indices, float]:
     """The candidates of largest gain, best first, and the largest gain outside of these."""
-    size = 1 if steps == 1 else POOL
+    size = 1 if steps == 1 else pool
     ranked = np.argsort(-gains, kind="stable")[: size + 1]
     bound = float(gains[ranked[size]]) if len(ranked) > size else -np.inf
     return ranked[:size], bound

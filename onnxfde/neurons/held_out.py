@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.kernels import Metric
-from onnxfde.neurons.layer import Layer, relative_change
+from onnxfde.neurons.layer import Layer, relative_change, spread_of
 from onnxfde.neurons.objective import Observed, ObservedView
 from onnxfde.numbers import FloatArray
 
@@ -47,7 +47,7 @@ class Evidence:
             return False
         if not (np.isfinite(self.inputs).all() and np.isfinite(self.outputs).all()):
             return False
-        return all(np.ptp(part.outputs, axis=0).any() for part in (self.fitted, self.held_out))
+        return all(spread_of(part.outputs) > 0 for part in (self.fitted, self.held_out))
 
     @property
     def samples(self) -> int:

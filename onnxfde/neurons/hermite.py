@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.numbers import FloatArray
 
 TERMS = 16

@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.activations import SQUARE, Activation, Elementwise
+from onnxfde.neurons.activation import Activation, Elementwise
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import FloatArray, cast
 
+CONSTANT = 1e-12
+"""Values whose spread is this share of their size, or less, count as constant: thousands of
+float64's roundoffs. Chosen; not tuned."""
 MOST_HIDDEN = 2**23
 """Hidden values that are computed at once, 64 MB. Chosen; not tuned."""
 
@@ -126,10 +130,20 @@ class Layer:
 
 
 def relative_change(before: FloatArray, after: FloatArray) -> float:
-    """‖after − before‖ / ‖before − mean‖ over rows; infinite if a value is not finite."""
+    """‖after − before‖ / ‖before − mean‖ over rows; infinite if a value is not finite.
+
+    The change of what does not vary is relative to its size.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         change = float(np.linalg.norm(after - before))
-        spread = float(np.linalg.norm(before - before.mean(axis=0)))
     if not np.isfinite(change):
         return np.inf
-    return change / spread if spread > 0 else change
+    return change / (spread_of(before) or float(np.linalg.norm(before)) or 1.0)
+
+
+def spread_of(values: FloatArray) -> float:
+    """‖values − mean‖ over rows; 0 if that is rounding."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(np.linalg.norm(values - values.mean(axis=0)))
+        size = float(np.linalg.norm(values))
+    return 0.0 if spread <= CONSTANT * size else spread

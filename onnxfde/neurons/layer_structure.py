@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.neurons.activations import Activation, Reflection
+from onnxfde.neurons.activation import Activation, Reflection
 from onnxfde.neurons.equal_rows import ROW_STEPS, RowFamilies, row_families
 from onnxfde.neurons.layer import Layer
-from onnxfde.neurons.linear_map import LinearTerms
+from onnxfde.neurons.linear_map import LinearTerms, rounds_linearly
 from onnxfde.neurons.linear_pieces import InputBox, straight_neurons
 from onnxfde.numbers import ROUNDOFF, FloatArray, Indices
 
@@ -102,11 +102,17 @@ class LayerStructure:
         return len(self.families.representatives) == self.layer.neurons
 
     def sound(self) -> bool:
-        """Whether what loosely equal rows change is no more than rounding: ≤ ε·|V||U| by weight."""
+        """Whether what loosely equal rows change is no more than rounding: ≤ ε·|V||U| by weight.
+
+        Only where rounding grows like its argument: elsewhere a neuron that is large for an input
+        carries the difference on to an output whose rounding another one was to cover.
+        """
         families, rows = self.families, self.layer.incoming[self.curved]
         loose = np.flatnonzero(families.loose)
         if not len(loose):
             return True
+        if not rounds_linearly(self.layer):
+            return False
         first = families.representatives[families.home[loose]]
         change = np.abs(rows[loose] - families.factor[loose, None] * rows[first])
         changed = np.abs(self.layer.outgoing[:, self.curved[loose]]) @ change

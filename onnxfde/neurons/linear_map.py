@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.linear_pieces import (
     InputBox,
@@ -117,6 +117,16 @@ def steepness(layer: Layer) -> FloatArray:
     grown = layer.activation.magnitude
     one, parameters = np.ones(layer.neurons), layer.unit_parameters
     return np.asarray(grown(one, *parameters) - grown(0 * one, *parameters))
+
+
+def rounds_linearly(layer: Layer) -> bool:
+    """Whether the rounding of neurons grows like their arguments: σ has a steepest slope."""
+    grown, two, parameters = (
+        layer.activation.magnitude,
+        np.full(layer.neurons, 2.0),
+        layer.unit_parameters,
+    )
+    return np.allclose(grown(two, *parameters) - grown(two / 2, *parameters), steepness(layer))
 
 
 def spanning_rows(rows: FloatArray, roundoff: float) -> tuple[Indices, Indices, FloatArray]:

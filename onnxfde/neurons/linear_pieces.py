@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.intervals import TINY, gamma
 from onnxfde.neurons.layer import Layer
 from onnxfde.numbers import FloatArray

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxfde.neurons.activations import SQUARE, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.linear_map import LinearTerms
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import Blocks, FloatArray, Indices
 
 MOST_MONOMIALS = 2**11

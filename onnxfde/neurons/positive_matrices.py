@@ -19,6 +19,8 @@ LARGE = 1024
 """Unknowns from which on scipy is used. Chosen; not tuned."""
 LARGE_PIVOTED = 256
 """The same for pivoted factorisations, of which numpy has none. Chosen; not tuned."""
+MIRRORED_ROWS = 256
+"""Rows that are copied at a time, of blocks that fit into a cache. Chosen; not tuned."""
 FIRST_SHIFT = 450
 """What is added to the diagonal if rounding makes A indefinite, in machine epsilons of its largest
 element, and ten times more each time that is not enough: 1e-13 in float64. Chosen; not tuned."""
@@ -31,6 +33,35 @@ def solve_positive(matrix: FloatArray, right: FloatArray) -> FloatArray:
     from scipy.linalg.lapack import dpotrs
 
     return np.asarray(dpotrs(factor(matrix), right, lower=1)[0])
+
+
+def inverse_positive(matrix: FloatArray) -> FloatArray:
+    """A⁻¹."""
+    if len(matrix) < LARGE:
+        return np.asarray(np.linalg.inv(matrix))
+    found, _ = lapack("potri", matrix.dtype)(factor(matrix), lower=1, overwrite_c=1)
+    return symmetric_of(found.T)
+
+
+def subtract_square(matrix: FloatArray, lines: FloatArray) -> None:
+    """A − XᵀX in place of A; in large matrices without another one of that size."""
+    if len(matrix) < LARGE:
+        matrix -= lines.T @ lines
+    else:
+        product: Any = import_module("scipy.linalg.blas").dgemm
+        found = product(-1.0, lines.T, lines.T, beta=1.0, c=matrix.T, trans_b=1, overwrite_c=1)
+        if not np.may_share_memory(found, matrix):
+            matrix[...] = found
+
+
+def symmetric_of(upper: Array) -> Array:
+    """A symmetric matrix of what is on and above its diagonal; nothing else is looked at."""
+    for first in range(0, len(upper), MIRRORED_ROWS):
+        rows = slice(first, first + MIRRORED_ROWS)
+        upper[rows, :first] = upper[:first, rows].T
+        square = upper[rows, rows]
+        square[...] = np.triu(square) + np.triu(square, 1).T
+    return upper
 
 
 def solve_half(matrix: Array, right: Array) -> Array:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from onnxfde.neurons.activations import Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.hermite import Expansion, expand
 from onnxfde.neurons.hermite_kernel import hermite_gram
 from onnxfde.neurons.kernels import Metric, kernel, kernel_diagonal, mean_square, unit_rows
@@ -229,7 +229,7 @@ def whitened_rows(layer: Layer, metric: Metric) -> FloatArray:
 
 def layer_of_rows(rows: FloatArray, outgoing: FloatArray, like: Layer, metric: Metric) -> Layer:
     """The layer that has these whitened rows, and its other properties from another layer."""
-    width = like.inputs + 1
+    width = rows.shape[1] - len(like.unit_parameters)
     return replace(
         like,
         incoming=metric.unwhiten(rows[:, :width]),

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from onnxfde.graph.activation_patterns import DEFAULTS
 from onnxfde.graph.nodes import op
 from onnxfde.neurons.activation_curves import Curve, clipped, softmax
-from onnxfde.neurons.activations import GELU, PRELU, TANH_GELU, activation_named, silu
+from onnxfde.neurons.activations import activation_named
 from onnxfde.neurons.intervals import Interval, Pair, Uncertified, gamma
+from onnxfde.neurons.piecewise_activations import PRELU
+from onnxfde.neurons.smooth_activations import GELU, TANH_GELU, silu
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.node_call import NodeCall
 from onnxfde.proof.operator_rules import Rule, stored_default
@@ -69,7 +72,7 @@ def gelu_rule(call: NodeCall) -> Pair:
 
 def swish_rule(call: NodeCall) -> Pair:
     """x·logistic(αx)."""
-    default = stored_default(1.702) if op(call.node).endswith("QuickGelu") else 1.0
+    default = DEFAULTS.get((op(call.node), "alpha"), 1.0)
     return silu(call.options.get("alpha", default)).curve_of()(call.pair())
 
 

@@ -24,14 +24,17 @@ from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.reference import evaluate
 from onnxfde.graph.regions import Parts
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.activation_curves import Curve
-from onnxfde.neurons.activations import PRELU, SQUARE, Activation
 from onnxfde.neurons.intervals import Interval, Uncertified
+from onnxfde.neurons.piecewise_activations import PRELU
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.proof.node_signatures import Signature, nodes_signature
 
 PLACES = 2001
-"""Places at which a function is compared with the row of the table. Chosen; not tuned."""
+"""Places at which a function is compared with the row of the table; the wider its range, the denser
+they are near 0, where functions bend. Chosen; not tuned."""
 EXACTLY = 1e-15
 """The relative difference between the same two products that is put down to their order."""
 SAFETY = 2
@@ -87,7 +90,8 @@ class HiddenFunction:
     def _differences(self, x: Interval) -> tuple[FloatArray, FloatArray]:
         """Places over all intervals, and the difference there."""
         assert self.spelled is not None
-        places = np.linspace(x.low.min(), x.high.max(), PLACES)
+        low, high = x.low.min(), x.high.max()
+        places = np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), PLACES)).clip(low, high)
         try:
             found = self.spelled(places)
         except RuntimeUnavailable as reason:

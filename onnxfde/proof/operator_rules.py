@@ -14,8 +14,8 @@ from functools import reduce
 import numpy as np
 
 from onnxfde.graph.tensors import FLOATS
-from onnxfde.neurons.activations import polynomial
 from onnxfde.neurons.intervals import Interval, Linear, Pair, Uncertified, down, gamma, up
+from onnxfde.neurons.polynomial_activations import polynomial
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import OUTWARD
 from onnxfde.proof.node_call import Known, NodeCall, Value

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from onnxfde.neurons.activations import SELU_ALPHA, SELU_GAMMA
 from onnxfde.neurons.intervals import Pair, Uncertified
+from onnxfde.neurons.smooth_activations import SELU_ALPHA, SELU_GAMMA
 from onnxfde.proof.activation_rules import (
     clip_rule,
     gelu_rule,

@@ -43,7 +43,7 @@ from onnxfde.graph.regions import (
 )
 from onnxfde.graph.reshapes import check_reshapes
 from onnxfde.graph.tensors import FLOATS
-from onnxfde.neurons.activations import SQUARE
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.proof.affine_bounds import Map
 from onnxfde.proof.chains import Chain, features_read, restart_chain
 from onnxfde.proof.hidden_functions import HiddenFunction, hidden_function

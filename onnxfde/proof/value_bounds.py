@@ -1,9 +1,12 @@
 """The range of a value inside a network over a box of inputs, for facts that hold everywhere in it.
 
-x ∈ box  ⇒  v(x) ∈ [low, high]      one interval per feature, over all other axes
+x ∈ box  ⇒  v(x) ∈ [low, high]      position by position, or one interval per feature
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,20 +22,40 @@ MOST_BOUNDED = 40_000_000
 times its size in memory. Chosen as for certificates that nobody asked for; not tuned."""
 
 
+@dataclass(frozen=True, eq=False)
+class NetworkBounds:
+    """Bounds of the values of a network over a box; each is computed once."""
+
+    graph: Graph
+    box: Box
+
+    @cached_property
+    def parameters(self) -> int:
+        """The size of the network."""
+        return count_parameters(self.graph.model)
+
+    @cached_property
+    def _pairing(self) -> Pairing:
+        return Pairing(self.graph, self.graph, self.box)
+
+    def of(self, name: str) -> Interval | None:
+        """The range of each element of a value; None if there is no bound."""
+        if self.parameters > MOST_BOUNDED:
+            return None
+        try:
+            with limited_memory(allowance(8 * self.parameters)), np.errstate(all="ignore"):
+                found = self._pairing.resolve((name, name))
+        except (MemoryError, Uncertified):
+            return None
+        return found.value if isinstance(found, Pair) else None
+
+
 def feature_bounds(graph: Graph, name: str, layout: Layout, box: Box) -> Interval | None:
     """The range of each feature of a value; None if there is no bound."""
-    parameters = count_parameters(graph.model)
-    if parameters > MOST_BOUNDED:
+    found = NetworkBounds(graph, box).of(name)
+    if found is None:
         return None
-    try:
-        with limited_memory(allowance(8 * parameters)), np.errstate(all="ignore"):
-            found = Pairing(graph, graph, box).resolve((name, name))
-    except (MemoryError, Uncertified):
-        return None
-    if not isinstance(found, Pair):
-        return None
-    low, high = found.value.low, found.value.high
     if layout == "columns":
-        low, high = np.swapaxes(low, -1, -2), np.swapaxes(high, -1, -2)
-    axes = tuple(range(low.ndim - 1))
-    return Interval(low.min(axis=axes), high.max(axis=axes))
+        found = found.mapped(lambda a: np.swapaxes(a, -1, -2))
+    axes = tuple(range(found.low.ndim - 1))
+    return Interval(found.low.min(axis=axes), found.high.max(axis=axes))

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.options import DEFAULT_RANGE, Range
+from onnxfde.running.dead_leaves import dead_leaves_samples, image_fault
 from onnxfde.running.random_inputs import random_samples
 from onnxfde.running.run_clock import RunClock
-from onnxfde.running.run_size import sized_to_compare, with_little_work
+from onnxfde.running.run_size import run_size, sized_to_compare, with_little_work
 from onnxfde.running.samples import Samples
 
 MEASURED_ROWS = 4096
@@ -24,10 +26,20 @@ DATA_ROWS = 16_384
 """Most rows of the data on which layers are measured, evenly spread over the data. Chosen: several
 times the inputs of the layers seen so far; not tuned."""
 
+MADE_IMAGES = 500
+"""Made-up images that a network is fitted to. Chosen: as many real ones are enough; not tuned."""
+COMPARED_IMAGES = 200
+"""Other ones, on which a result is compared with the original. Chosen; not tuned."""
+MADE_WORK = 5e10
+"""Multiply-adds that one run on all made-up images may take: networks that take more for an image
+get fewer of them. Chosen; not tuned."""
+FEWEST_MADE = 50
+"""But not fewer than this. Chosen; not tuned."""
+
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """Data, or a range for random inputs."""
+    """Data, or a range for random inputs or for made-up images."""
 
     limits: Range = DEFAULT_RANGE
     data: Samples | None = None
@@ -39,14 +51,36 @@ class InputSource:
     """Whether the user gave the range, so that the certificate covers it even if there is data."""
     clock: RunClock = field(default_factory=RunClock)
     """How long models may run on these inputs."""
+    images: bool = False
+    """Whether inputs are made-up images (`dead_leaves`), because there is no data."""
+    made: dict[int, Samples] = field(default_factory=dict)
+    """Those that were made, by their seed."""
 
     def measuring_samples(self, graph: Graph) -> Samples:
         """The inputs on which the values inside a network are measured."""
         if self.data is not None:
             return self.data.some(DATA_ROWS)
+        if self.images:
+            return self.made_images(graph, MADE_IMAGES, seed=0)
         return with_little_work(
             random_samples(input_specs(graph), self.limits, MEASURED_ROWS), graph
         )
+
+    def made_images(self, graph: Graph, rows: int, seed: int) -> Samples:
+        """So many made-up images or, for a large network, fewer; each seed gives others."""
+        if seed not in self.made:
+            specs = input_specs(graph)
+            one = dead_leaves_samples(specs, self.limits, {}, 1)
+            work = run_size(graph, one.run_shapes(1)).work
+            rows = min(rows, max(int(MADE_WORK / max(work, 1.0)), FEWEST_MADE))
+            self.made[seed] = dead_leaves_samples(specs, self.limits, {}, rows, 1000 * seed)
+        return self.made[seed]
+
+    def with_images(self, graph: Graph) -> InputSource:
+        """The same with made-up images in place of random numbers; DataError if that cannot be."""
+        if fault := image_fault(input_specs(graph)):
+            raise DataError(fault)
+        return replace(self, images=True)
 
     def parted(self) -> InputSource:
         """The same data with a part kept for the verdict, if there is enough of it."""
@@ -61,7 +95,7 @@ class InputSource:
         as they do for inputs around 0.
         """
         reach = max(map(abs, self.limits))
-        if self.data is not None or self.limits == (-reach, reach):
+        if self.data is not None or self.images or self.limits == (-reach, reach):
             return None
         return InputSource((-reach, reach), clock=self.clock)
 
@@ -71,6 +105,10 @@ class InputSource:
         if self.data is not None:
             return None
         low, high = self.limits
+        if self.images:
+            return (
+                f"inputs look like made-up images (dead leaves) with values in [{low:g}, {high:g}]"
+            )
         text = f"inputs are independent and uniform in [{low:g}, {high:g}]"
         if self.wider is None:
             return text
@@ -81,6 +119,8 @@ class InputSource:
         """The inputs on which models are compared: data kept for it, or random inputs."""
         if self.data is not None:
             return sized_to_compare(self.verdict or self.data, graph)
+        if self.images:
+            return sized_to_compare(self.made_images(graph, COMPARED_IMAGES, seed=1), graph)
         samples = random_samples(input_specs(graph), self.limits, VERIFIED_ROWS, seed=1)
         return sized_to_compare(with_little_work(samples, graph), graph)
 
@@ -109,6 +149,7 @@ class InputSource:
         """The smallest and largest value of each element of an input in all rows of the data."""
         if self.data is not None and self.data.limits is not None:
             return self.data.limits[name]
-        parts = [part.arrays[name] for part in (self.data, self.verdict) if part]
+        given = [part for part in (self.data, self.verdict) if part]
+        parts = [part.as_fed(name, part.arrays[name]) for part in given]
         low = np.min([part.min(axis=0) for part in parts], axis=0)
         return low, np.max([part.max(axis=0) for part in parts], axis=0)

@@ -22,6 +22,7 @@ from onnxfde.graph.new_nodes import typed_value
 from onnxfde.graph.nodes import attributes, is_standard, names_used, op
 from onnxfde.graph.onnx_calls import upgraded
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
+from onnxfde.graph.quantized_models import is_quantized
 from onnxfde.graph.renaming import hide, show
 from onnxfde.graph.tensors import (
     FLOATS,
@@ -42,8 +43,6 @@ CALIBRATION_ROWS = 512
 Chosen; not tuned."""
 PER_CHANNEL_OPSET = 13
 """The first opset of ONNX in which QuantizeLinear takes one scale per channel."""
-QUANTIZERS = {"QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"}
-"""Operators that only a quantized model has."""
 
 
 def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
@@ -108,7 +107,7 @@ def small_weights(model: ModelProto) -> int:
 
 def require_quantizable(graph: Graph) -> None:
     """Raise for a model that the quantizer would damage."""
-    if any(node.op_type in QUANTIZERS for node in graph.model.graph.node):
+    if is_quantized(graph.model):
         raise ModelError("--int8 needs a model in float32: this one is quantized already")
     kinds = {t.data_type for _, t in keyed_tensors(graph.model) if len(t.dims) > 1} & {*FLOATS}
     if kinds and TensorProto.FLOAT not in kinds:

@@ -85,7 +85,7 @@ def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
     if not np.isfinite(rows).all():
         return unknown_inputs(width, "its inputs overflow on these samples")
     step = max(1, len(rows) // CHECKED_ROWS)
-    remark = remark_on_few_rows(len(rows), width)
+    remark = remark_on_rows(rows)
     return LayerInputs(Metric.measured(rows), rows[::step].copy(), remark, rows, per_sample)
 
 
@@ -115,13 +115,19 @@ def unknown_inputs(width: int, reason: str) -> LayerInputs:
     return LayerInputs(Metric.plain(width), box, f"{reason}: N(0, I) is assumed")
 
 
-def remark_on_few_rows(rows: int, inputs: int) -> str | None:
-    """A warning if a mean and covariance were measured on too few rows."""
+def remark_on_rows(rows: FloatArray) -> str | None:
+    """A warning if a mean and covariance were measured on too few rows, or on equal ones."""
+    count, inputs = rows.shape
+    if count > 1 and not np.ptp(rows, axis=0).any():
+        return (
+            f"its inputs are the same in all {count} rows, and the error on other rows is not "
+            "known: give rows that differ"
+        )
     enough = max(FEWEST_ROWS, 2 * inputs)
-    if rows >= enough:
+    if count >= enough:
         return None
     return (
-        f"its {inputs} inputs were measured on {rows} rows only, and the error on other rows may "
+        f"its {inputs} inputs were measured on {count} rows only, and the error on other rows may "
         f"be much larger: give at least {enough}"
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxfde.errors import DataError, ModelError
+from onnxfde.errors import DataError, ModelError, UsageError
 from onnxfde.graph import files
 from onnxfde.graph.external_data import locate
 from onnxfde.graph.input_specs import InputSpec, input_specs
@@ -22,10 +22,13 @@ from onnxfde.graph.size import stored_bytes
 from onnxfde.graph.staging import clear_dead_runs
 from onnxfde.graph.tensors import outside_tensors
 from onnxfde.numbers import Array, Data
-from onnxfde.options import Range
+from onnxfde.options import DataUse, Range
+from onnxfde.running.array_folder import ArrayFolder
+from onnxfde.running.image_folder import ImageFolder
 from onnxfde.running.input_source import InputSource
+from onnxfde.running.preprocessing import parse_named
 from onnxfde.running.random_inputs import check_range
-from onnxfde.running.samples import Samples, load_samples, make_samples
+from onnxfde.running.samples import NO_USE, Samples, load_samples, make_samples
 
 Model = str | Path | ModelProto
 """A model, from a file or from memory."""
@@ -68,25 +71,49 @@ def open_model_or_ort(model: Model) -> Graph | Path:
     return open_model(model).graph
 
 
-def open_data(graph: Graph, data: Data | None, limits: Range) -> tuple[InputSource, str | None]:
+def open_data(
+    graph: Graph, data: Data | None, limits: Range, use: DataUse = NO_USE
+) -> tuple[InputSource, str | None]:
     """Where inputs come from, and a hash of the data if there is any."""
     limits = check_range(limits)
-    if data is None:
+    refuse_senseless(data, use)
+    specs = input_specs(graph) if data is not None else ()
+    samples = samples_of(data, use, specs)
+    if samples is None or data is None:
         return InputSource(limits), None
-    specs = input_specs(graph)
+    return InputSource(limits, samples), hash_of(data, specs)
+
+
+def samples_of(data: Data | None, use: DataUse, specs: tuple[InputSpec, ...]) -> Samples | None:
+    """The user's data for the inputs of one model, if there is any."""
+    if data is None:
+        return None
     if isinstance(data, str | Path):
-        return InputSource(limits, load_samples(Path(data), specs)), files.sha256(Path(data))
+        return load_samples(Path(data), specs, use)
+    return make_samples(arrays_by_name(data, specs), specs, "the data", use)
+
+
+def refuse_senseless(data: Data | None, use: DataUse) -> None:
+    """Refuse words that make no sense for any data, or that are about data where there is none."""
+    for text in use.preprocess:
+        parse_named(text)
+    used = {"--preprocess": use.preprocess, "--input": use.inputs, "--labels": use.labels}
+    for name, said in used.items():
+        if said and data is None:
+            raise UsageError(f"{name} says how data becomes inputs: give --data")
+
+
+def hash_of(data: Data, specs: tuple[InputSpec, ...]) -> str:
+    """A hash of the user's data."""
+    if isinstance(data, str | Path):
+        path = Path(data)
+        if not os.path.isdir(path):
+            return files.sha256(path)
+        return (ArrayFolder.opened(path) or ImageFolder.opened(path, specs[0])).sha256()
     arrays, digest = arrays_by_name(data, specs), hashlib.sha256()
     for name in sorted(arrays):
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return InputSource(limits, make_samples(arrays, specs, "the data")), digest.hexdigest()
-
-
-def samples_of(data: Data, specs: tuple[InputSpec, ...]) -> Samples:
-    """The user's data for the inputs of one model."""
-    if isinstance(data, str | Path):
-        return load_samples(Path(data), specs)
-    return make_samples(arrays_by_name(data, specs), specs, "the data")
+    return digest.hexdigest()
 
 
 def arrays_by_name(

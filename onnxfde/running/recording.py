@@ -9,7 +9,7 @@ whole network for every layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -103,19 +103,47 @@ class Recording:
                     self.record([name])
 
     def _run(self, wanted: list[str]) -> dict[str, list[Array]]:
+        found: dict[str, list[Array]] = {name: [] for name in wanted}
+        for values in self._runs(wanted):
+            for name in wanted:
+                found[name].append(values[name])
+        return found
+
+    def _runs(self, wanted: list[str]) -> Iterator[dict[str, Array]]:
         from onnxfde.running.runtime import load
 
         examples = {name: runs[0] for name, runs in self.recorded.items() if runs}
         part = part_making(self.graph, wanted, examples)
         runner, read = load(part, self.graph.folder), [v.name for v in part.graph.input]
-        found: dict[str, list[Array]] = {name: [] for name in wanted}
-        with self.source.clock.watching(runner.stop, self.samples.work):
-            for number, feeds in enumerate(self.samples.feeds()):
-                given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
-                for name, values in zip(wanted, runner.run(given), strict=True):
-                    found[name].append(values)
-                self.progress.at(number + 1, self.samples.runs)
-        return found
+        work = self.samples.work / max(self.samples.runs, 1)
+        for number, feeds in enumerate(self.samples.feeds()):
+            given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
+            with self.source.clock.watching(runner.stop, work):
+                values = runner.run(given)
+            yield dict(zip(wanted, values, strict=True))
+            self.progress.at(number + 1, self.samples.runs)
+
+    def batches(self, names: Iterable[str]) -> Iterator[dict[str, Array]]:
+        """Values run by run, without recording them; RuntimeUnavailable if that is not possible."""
+        if self.no_samples is not None:
+            raise RuntimeUnavailable(self.no_samples)
+        names = list(dict.fromkeys(names))
+        known = self.samples.arrays.keys() | self.recorded.keys()
+        made = self._runs([name for name in names if name not in known])
+        for number, feeds in enumerate(self.samples.feeds()):
+            values = {name: runs[number] for name, runs in self.recorded.items() if name in names}
+            yield {**feeds, **values, **next(made)}
+
+    def remember(self, values: Mapping[str, list[Array]], most: int) -> None:
+        """Record values that were run, and forget the oldest ones beyond so many bytes."""
+        for name in values:
+            self.recorded.pop(name, None)
+        self.recorded.update(values)
+        sizes = {name: sum(a.nbytes for a in runs) for name, runs in self.recorded.items()}
+        for name in list(sizes):
+            if sum(sizes.values()) > most:
+                self.drop([name])
+                del sizes[name]
 
     def rows(self, name: str, layout: Layout, width: int) -> tuple[FloatArray, int]:
         """A value with `width` features as rows, and how many of them belong to one sample.

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from onnxfde.errors import DataError
-from onnxfde.graph.cost import MATRIX, UNCOUNTED, WINDOW, product_cost, stored_weights
+from onnxfde.graph.cost import is_counted, product_cost, product_nodes, stored_weights
+from onnxfde.graph.inferred_shapes import inferred_dims
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import is_standard
-from onnxfde.graph.protos import ModelProto, TensorProto
-from onnxfde.graph.shapes import Dims, inferred_dims
+from onnxfde.graph.shapes import Dims
 from onnxfde.running.samples import Samples
 
 RUN_VALUES = 2**24
@@ -37,8 +36,6 @@ Chosen; not tuned."""
 UNCOUNTED_WORK = 100
 """Multiply-adds assumed for each weight where they cannot be counted: an LSTM uses its weights once
 in each step. Chosen; not tuned."""
-FEW = 64
-"""Numbers in the largest tensor that may describe a shape. Chosen: more axes than any value has."""
 
 
 @dataclass(frozen=True)
@@ -58,41 +55,21 @@ class RunSize:
 def run_size(graph: Graph, shapes: Mapping[str, Dims]) -> RunSize:
     """The size of a run on inputs of these shapes."""
     model = graph.model
-    known = inferred_dims(without_weights(model), shapes)
+    known = inferred_dims(model, shapes)
     stored = graph.initializers.keys()
     sizes = {
         name: math.prod(d for d in lengths if isinstance(d, int))
         for name, lengths in known.items()
         if name not in stored and all(isinstance(d, int) for d in lengths)
     }
-    products = [n for n in model.graph.node if n.op_type in MATRIX or n.op_type in WINDOW]
-    costs = [product_cost(node, known) for node in products]
+    costs = [product_cost(node, known) for node in product_nodes(model)]
     work = float(sum(cost or 0 for cost in costs) + sum(sizes.values()))
-    if None in costs or not all(
-        is_standard(n) and n.op_type not in UNCOUNTED for n in model.graph.node
-    ):
+    if None in costs or not is_counted(model):
         rows = max((d[0] for d in shapes.values() if d and isinstance(d[0], int)), default=1)
         work += UNCOUNTED_WORK * stored_weights(model) * rows
     name = max(sizes, key=lambda n: sizes[n], default="")
     outputs = sum(sizes.get(value.name, 0) for value in model.graph.output)
     return RunSize(name, sizes.get(name, 0), outputs, work)
-
-
-def without_weights(model: ModelProto) -> ModelProto:
-    """A copy in which large initializers have a shape and no values."""
-    light = ModelProto(
-        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
-    )
-    whole, graph = model.graph, light.graph
-    graph.name = whole.name
-    for field in ("node", "input", "output", "sparse_initializer"):
-        getattr(graph, field).extend(getattr(whole, field))
-    for tensor in whole.initializer:
-        if math.prod(tensor.dims) <= FEW and tensor.data_location != TensorProto.EXTERNAL:
-            graph.initializer.append(tensor)
-        else:
-            graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-    return light
 
 
 def sized(samples: Samples, graph: Graph) -> Samples:

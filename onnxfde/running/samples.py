@@ -4,20 +4,26 @@ The leading axis of each array counts samples. A model with a dynamic leading ax
 batches; a model with a fixed leading axis B is run on B rows at a time. An array with one axis more
 than the model's input is fed row by row.
 
-Of long data, rows evenly spread over all of it are kept, and the range of every row.
+Of long data, rows evenly spread over all of it are kept, and the range of every row. Rows are kept
+as they are stored and become inputs when they are fed (`row_maps`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from onnxfde.errors import DataError
+from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array, Indices
+from onnxfde.options import DataUse
+from onnxfde.running.array_folder import ArrayFolder
+from onnxfde.running.array_names import places_of_inputs, require_single
+from onnxfde.running.csv_files import CsvTable, is_table
 from onnxfde.running.data_files import ArrayFile, StoredArray
 from onnxfde.running.data_rows import (
     LABELS,
@@ -28,6 +34,9 @@ from onnxfde.running.data_rows import (
     require_shape,
     rows_of_labels,
 )
+from onnxfde.running.image_folder import ImageFolder
+from onnxfde.running.preprocessing import Preprocessing, preprocessing_by_input
+from onnxfde.running.row_maps import RowMap, mapped_array
 
 BATCH = 1024
 """Rows per run of a model with a dynamic batch. Chosen: enough to hide the cost of a call; not
@@ -39,6 +48,8 @@ VERDICT_SEED = 20
 """Of the draw that decides which samples are kept for the verdict."""
 FEWEST_PARTED = 100
 """Fewer samples are all needed for fitting. Chosen; not tuned."""
+NO_USE = DataUse()
+"""Data that is fed as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +58,7 @@ class Samples:
 
     specs: tuple[InputSpec, ...]
     arrays: Mapping[str, Array]
+    """Rows in the model's layout, as they are kept; `as_fed` makes inputs of them."""
     source: str
     labels: Array | None = None
     limits: Mapping[str, tuple[Array, Array]] | None = None
@@ -55,6 +67,10 @@ class Samples:
     """Rows per run of a model with a dynamic batch."""
     work: float = 0.0
     """Multiply-adds that all runs are estimated to take."""
+    maps: Mapping[str, RowMap] = field(default_factory=dict)
+    """How rows of an input become what the model takes, where they are not that already."""
+    absolute: bool = False
+    """Whether absolute values are fed in place of the values."""
 
     @property
     def rows(self) -> int:
@@ -118,11 +134,19 @@ class Samples:
         sizes = {s.name: self._rows_per_run(s) for s in self.specs}
         for i in range(self.runs):
             yield {
-                name: np.asarray(self.arrays[name][i])
-                if not size
-                else self.arrays[name][i * size : (i + 1) * size]
+                name: self.as_fed(
+                    name,
+                    np.asarray(self.arrays[name][i])
+                    if not size
+                    else self.arrays[name][i * size : (i + 1) * size],
+                )
                 for name, size in sizes.items()
             }
+
+    def as_fed(self, name: str, rows: Array) -> Array:
+        """Rows of an input as the model takes them."""
+        found = self.maps[name](rows) if name in self.maps else rows
+        return np.abs(found) if self.absolute else found
 
     def run_shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
         """The shapes of the inputs of a run, on so many rows if their number is free."""
@@ -151,42 +175,64 @@ class Samples:
         return all(s.fixed_batch is None for s in self.specs)
 
 
-def load_samples(path: Path, specs: tuple[InputSpec, ...]) -> Samples:
-    """Read a .npz with one array per input (and `y` for labels), or a .npy for a single input."""
+def load_samples(path: Path, specs: tuple[InputSpec, ...], use: DataUse = NO_USE) -> Samples:
+    """Read data of any kind from a file or a folder.
+
+    .npz    arrays for the inputs, and `y` for labels; a folder of them is read as one
+    .npy    an array for the only input, as a folder of images is
+    .csv    columns (`csv_files`)
+    """
+    if is_table(path) and not os.path.isdir(path):
+        arrays = CsvTable.opened(path).arrays(specs, use)
+        return samples_of_stored(arrays, specs, str(path), use)
+    if os.path.isdir(path):
+        several = ArrayFolder.opened(path)
+        if several is None:
+            return samples_of_images(path, specs, use)
+        places, source = places_of_inputs(specs, several.names, use, several.source)
+        arrays = {name: several.array(place) for name, place in places.items()}
+        return samples_of_stored(arrays, specs, source, use)
     file = ArrayFile.opened(path)
     if file.names is None:
-        if len(specs) != 1:
-            raise DataError(f"{path} holds one array, the model has {len(specs)} inputs: use .npz")
-        return samples_of_stored({specs[0].name: file.array()}, specs, str(path))
-    wanted = {spec.name for spec in specs} | {LABELS}
-    require_arrays(specs, file.names, str(path))
-    arrays = {name: file.array(name) for name in file.names if name in wanted}
-    return samples_of_stored(arrays, specs, str(path))
+        require_single(specs, use, f"{path} holds one array without a name")
+        return samples_of_stored({specs[0].name: file.array()}, specs, str(path), use)
+    places, source = places_of_inputs(specs, file.names, use, str(path))
+    arrays = {name: file.array(place) for name, place in places.items()}
+    return samples_of_stored(arrays, specs, source, use)
 
 
-def make_samples(arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str) -> Samples:
-    """Samples from arrays that fit the inputs of a model; DataError if they do not."""
-    require_arrays(specs, arrays, source)
-    stored = {name: StoredArray.of(np.asarray(array)) for name, array in arrays.items()}
-    return samples_of_stored(stored, specs, source)
-
-
-def require_arrays(specs: tuple[InputSpec, ...], names: Iterable[str], source: str) -> None:
-    """Raise DataError unless there is an array for every input."""
-    missing = [spec.name for spec in specs if spec.name not in names]
-    if missing:
-        known = ", ".join(sorted(names)) or "nothing"
-        raise DataError(
-            f"{source} has no array '{missing[0]}' for the model's input (it has {known})"
+def samples_of_images(folder: Path, specs: tuple[InputSpec, ...], use: DataUse) -> Samples:
+    """Read a folder of images."""
+    require_single(specs, use, f"{folder} is a folder of images")
+    images = ImageFolder.opened(folder, specs[0])
+    name = specs[0].name
+    own = preprocessing_by_input(use.preprocess, specs).get(name, Preprocessing())
+    if own.layout is not None:
+        raise OptionError(
+            f"--preprocess layout={own.layout} is for arrays; images of a folder are put into the "
+            "model's layout: drop it"
         )
+    labels = {} if images.labels is None else {LABELS: StoredArray.of(images.labels)}
+    return samples_of_stored({name: images.array(), **labels}, specs, images.source, use)
+
+
+def make_samples(
+    arrays: Mapping[str, Array], specs: tuple[InputSpec, ...], source: str, use: DataUse = NO_USE
+) -> Samples:
+    """Samples from arrays that fit the inputs of a model; DataError if they do not."""
+    places, source = places_of_inputs(specs, tuple(arrays), use, source)
+    stored = {name: StoredArray.of(np.asarray(arrays[place])) for name, place in places.items()}
+    return samples_of_stored(stored, specs, source, use)
 
 
 def samples_of_stored(
-    arrays: Mapping[str, StoredArray], specs: tuple[InputSpec, ...], source: str
+    arrays: Mapping[str, StoredArray],
+    specs: tuple[InputSpec, ...],
+    source: str,
+    use: DataUse = NO_USE,
 ) -> Samples:
     """Samples from arrays that are read as far as they are used."""
-    for spec in specs:
-        require_shape(arrays[spec.name], spec, source)
+    arrays, maps = mapped_arrays(arrays, specs, source, use)
     lengths = {arrays[spec.name].shape[0] for spec in specs}
     if len(lengths) > 1 and lcm_batch(specs) == 1:
         raise DataError(f"{source}: its arrays have different numbers of rows {sorted(lengths)}")
@@ -194,16 +240,29 @@ def samples_of_stored(
     labels = arrays.get(LABELS) if LABELS not in own else None
     if labels is not None:
         require_labels(labels, lengths, source)
-    index = kept_rows(arrays, specs, labels, source)
+    index = kept_rows(arrays, maps, specs, labels, source)
     fitted, limits = {}, {}
     for spec in specs:
-        stored = arrays[spec.name]
-        fitted[spec.name], limits[spec.name] = fit(stored, spec, index, source)
+        stored, name = arrays[spec.name], spec.name
+        fitted[name], limits[name] = fit(stored, spec, maps[name], index, source)
     taken = None if labels is None else rows_of_labels(labels, index)
     if index is not None and max(lengths) - len(index) >= lcm_batch(specs):
         source = f"{source} ({len(index):,} of its {max(lengths):,} rows)"
-    samples = Samples(specs, fitted, source, taken, limits)
+    samples = Samples(specs, fitted, source, taken, limits, maps=maps)
     if fitted and next(samples.feeds(), None) is None:
         rows, batch = samples.rows, lcm_batch(specs)
         raise DataError(f"{source} has {rows} rows; the model takes at least {batch} at a time")
     return samples
+
+
+def mapped_arrays(
+    arrays: Mapping[str, StoredArray], specs: tuple[InputSpec, ...], source: str, use: DataUse
+) -> tuple[dict[str, StoredArray], dict[str, RowMap]]:
+    """Arrays in the layout of the inputs, and how their rows become inputs."""
+    wanted = preprocessing_by_input(use.preprocess, specs)
+    found, maps = dict(arrays), {}
+    for spec in specs:
+        own = wanted.get(spec.name, Preprocessing())
+        found[spec.name], maps[spec.name] = mapped_array(arrays[spec.name], spec, own, source)
+        require_shape(found[spec.name], spec, source)
+    return found, maps

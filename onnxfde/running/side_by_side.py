@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from onnxfde.errors import DataError, RunStopped, RuntimeUnavailable, VerificationError
 from onnxfde.graph.input_specs import InputSpec, input_specs
 from onnxfde.graph.magnitude import magnitude_model
@@ -89,8 +87,7 @@ class SideBySide:
         model = magnitude_model(self.original)
         if model is None or isinstance(self.samples, str):
             return None
-        positive = {name: np.abs(a) for name, a in self.samples.arrays.items()}
-        samples = replace(self.samples, arrays=positive, labels=None)
+        samples = replace(self.samples, absolute=True, labels=None)
         try:
             runner = load(model, self.original.folder, CONSTANTS_BEFORE_RUNS)
             return self._outputs(runner, samples)

@@ -9,7 +9,6 @@ two first, so that no square overflows. All other outputs are compared for equal
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from onnxfde.errors import VerificationError
 from onnxfde.numbers import ROUNDING_STEPS, Array, FloatArray
+from onnxfde.running.label_scores import scaled, scores
 from onnxfde.running.outputs import is_floating
 from onnxfde.running.samples import Samples
 
@@ -41,6 +41,8 @@ class Verification:
     metric: str | None = None
     metric_before: float | None = None
     metric_after: float | None = None
+    metric_remark: str | None = None
+    """What is strange about the labels, if anything is."""
     unverified: str | None = None
     held_out: bool | None = None
     """Whether the result was neither fitted to these rows nor chosen by them; None for random
@@ -71,12 +73,13 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         return replace(found, unverified="the original's outputs are not finite on these inputs")
     if not np.isfinite(new[finite]).all():
         raise VerificationError("the result gives NaN or infinity where the original does not")
-    name, score_before, score_after = scores(before, after, samples.labels)
+    score = scores(before, after, samples.labels)
     found = replace(
         found,
-        metric=name,
-        metric_before=score_before,
-        metric_after=score_after,
+        metric=score.metric,
+        metric_before=score.before,
+        metric_after=score.after,
+        metric_remark=score.remark,
         differing_share=share,
     )
     if not old.size:
@@ -91,14 +94,6 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
         left_out=None if finite.all() else float(1 - finite.mean()),
     )
-
-
-def scaled(*arrays: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """Two arrays divided by a power of two about as large as they are, and that power."""
-    largest = max(float(np.abs(a).max(initial=0.0, where=np.isfinite(a))) for a in arrays)
-    scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest else 1.0
-    old, new = (a / scale for a in arrays)
-    return old, new, scale
 
 
 def differing_share(before: list[Array], after: list[Array]) -> float | None:
@@ -129,36 +124,6 @@ def flat(outputs: list[Array]) -> FloatArray:
     if len({len(c) for c in columns}) > 1:
         columns = [c.reshape(1, -1) for c in columns]
     return np.hstack(columns) if columns else np.zeros((0, 0))
-
-
-def scores(
-    before: list[Array], after: list[Array], labels: Array | None
-) -> tuple[str | None, float | None, float | None]:
-    """The task's metric before and after: accuracy for integer labels, else MSE.
-
-    It is taken from the first output whose shape fits the labels.
-    """
-    if labels is None:
-        return None, None, None
-    for old, new in zip(before, after, strict=True):
-        if old.dtype.kind not in "fiub":
-            continue
-        if labels.dtype.kind in "iu" and labels.ndim == 1 and old.ndim == 2 and old.shape[1] > 1:
-            rows = min(len(old), len(labels))
-            hits = [float(np.mean(a[:rows].argmax(axis=1) == labels[:rows])) for a in (old, new)]
-            return "accuracy", hits[0], hits[1]
-        if old.size == labels.size and old.dtype.kind == "f":
-            target = labels.reshape(old.shape).astype(np.float64)
-            return "MSE", squared_error(old, target), squared_error(new, target)
-    return None, None, None
-
-
-def squared_error(values: Array, target: FloatArray) -> float | None:
-    """The mean of the squared differences; None if it is not finite."""
-    own, wanted, scale = scaled(values.astype(np.float64), target)
-    with np.errstate(invalid="ignore"):
-        found = float(np.mean((own - wanted) ** 2)) * scale * scale
-    return found if math.isfinite(found) else None
 
 
 def require_equal(

@@ -10,11 +10,12 @@ import pytest
 from benchmarks.activations.autoencoder import DECIBELS, detector_cells, made_spectra
 from benchmarks.activations.bars import bar_rows, below_refit, points_lost, same_counts
 from benchmarks.activations.baselines import Pair, interpolated, strongest
-from benchmarks.activations.cells import Cell, Found, all_cells
-from benchmarks.activations.fashion import fashion_rows
+from benchmarks.activations.cells import Cell, all_cells
 from benchmarks.activations.methods import size_words
 from benchmarks.activations.torch_pruned import left
 from benchmarks.activations.transformers import patches
+from benchmarks.common.fashion import fashion_rows
+from benchmarks.common.found_cells import Found
 from onnxfde.numbers import Array
 
 RNG = np.random.default_rng(0)

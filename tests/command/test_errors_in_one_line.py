@@ -58,6 +58,9 @@ def test_bad_models_get_one_line(tmp_path: Path) -> None:
         (("--eps", "-1"), "--eps -1.0 is not a number ≥ 0", 2),
         (("--eps", "nan"), "--eps nan is not a number ≥ 0", 2),
         (("--eps", "much"), "'much' is not a number", 2),
+        (("--eps", "10"), "give a number below 1; for 10 % give 10% or 0.1", 2),
+        (("--eps", "first=1"), "--eps first=1 allows any change: give a number below 1", 2),
+        (("--eps", "100%"), "--eps 1 allows any change", 2),
         (("--eps", "other=0.1"), "no layer is called 'other'; the layers are first", 1),
         (("--layers", "z*"), "no layer is called 'z*'; the layers are first", 1),
         (("--neurons", "0"), "--neurons 0 is not a number ≥ 1", 2),
@@ -108,7 +111,7 @@ def test_what_does_not_parse_is_a_usage_error(
 
 
 def test_data_that_does_not_fit_gets_one_line(model: Path, tmp_path: Path) -> None:
-    np.savez(tmp_path / "d.npz", z=np.zeros((3, 3)))
+    np.savez(tmp_path / "d.npz", z=np.zeros((3, 3)), w=np.zeros((3, 3)))
     done = run("optimize", model, tmp_path / "o.onnx", "--data", tmp_path / "d.npz")
     assert_one_line_error(done, "has no array 'x'")
 

@@ -14,10 +14,11 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxfde.errors import OutputError
+import onnxfde
+from onnxfde.errors import OutputError, UsageError
 from tests.command.running import B, C, V, W, run, without_layers
 from tests.command.test_errors_in_one_line import assert_one_line_error
-from tests.models import contents, mlp, twins
+from tests.models import OLD_MODEL, contents, mlp, twins
 
 LONG = "n" * 300
 
@@ -51,6 +52,43 @@ def test_out_is_no_file_with_weights_of_in(
     done = run("optimize", external, out, *options)
     assert_one_line_error(done, "is a file with weights of", 2)
     assert contents(external.parent) == before
+
+
+def npz(path: Path) -> None:
+    with path.open("wb") as stream:
+        np.savez(stream, x=np.zeros((3, 4), np.float32))
+
+
+@pytest.mark.parametrize("name", ["data.npz", "data.NPY", "notes.txt", "archive", "cut.onnx"])
+def test_out_replaces_no_file_that_is_no_model(model: Path, name: str) -> None:
+    out = model.with_name(name)
+    if name == "archive":
+        npz(out)
+    else:
+        out.write_bytes(model.read_bytes()[:-1] if name == "cut.onnx" else b"my notes: do not lose")
+    before = contents(model.parent)
+    done = run("optimize", model, out, "--force")
+    assert_one_line_error(done, "is named like a data" if "data" in name else "is no model", 2)
+    assert contents(model.parent) == before
+    with pytest.raises(UsageError, match=r"no model|named like"):
+        onnxfde.optimize(model).save(out)
+    assert contents(model.parent) == before
+
+
+def test_a_new_out_is_not_named_like_data(model: Path) -> None:
+    done = run("optimize", model, model.with_name("rows.npz"))
+    assert_one_line_error(done, "OUT is a model, data goes to --data", 2)
+
+
+@pytest.mark.parametrize("old", ["other.onnx", "other.ort", "empty"])
+def test_out_replaces_models_and_empty_files(model: Path, old: str) -> None:
+    out = model.with_name(old)
+    if old == "empty":
+        out.touch()
+    else:
+        assert run("optimize", model, out, "--eps", "0", "--quotient", "refit").exit_code == 0
+    assert run("optimize", model, out, "--quotient", "refit").exit_code == 0
+    assert out.stat().st_size
 
 
 @pytest.mark.parametrize("kind", ["", "hard", "soft"])
@@ -233,7 +271,7 @@ def test_a_report_that_fails_leaves_out_as_it_was(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, report = model.with_name("o.onnx"), model.with_name("r.json")
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     before = contents(model.parent)
 
     def broken(*_: Any) -> str:

@@ -26,7 +26,7 @@ def test_inspect_shows_layers_and_near_misses(tmp_path: Path) -> None:
     assert "at least" in done.stdout
     relu = tmp_path / "relu.onnx"
     onnx.save(build("h = Relu(x) y = Relu(h)", outputs="float[N,3] y"), relu)
-    assert "no activation between two affine maps" in run("inspect", relu).stdout
+    assert "no activation between two dense layers" in run("inspect", relu).stdout
     assert "2 × Relu" in run("inspect", relu).stdout
 
 
@@ -38,10 +38,10 @@ def test_inspect_as_json() -> None:
     assert layer["lossless"] == 35
     assert list(layer["neurons_at"]) == list(layer["fewest_at"])
     assert layer["neurons_at"] == pytest.approx(
-        {"0.0": 35, "0.01": 34, "0.03": 32, "0.1": 28, "0.2": 22, "0.3": 18}, rel=0, abs=1
+        {"0.0": 35, "0.01": 34, "0.05": 31, "0.1": 28, "0.2": 22, "0.3": 18}, rel=0, abs=1
     )
     assert layer["fewest_at"] == pytest.approx(
-        {"0.0": 8, "0.01": 6, "0.03": 6, "0.1": 5, "0.2": 4, "0.3": 2}, rel=0, abs=1
+        {"0.0": 8, "0.01": 6, "0.05": 5, "0.1": 5, "0.2": 4, "0.3": 2}, rel=0, abs=1
     )
 
 
@@ -55,6 +55,11 @@ def test_verify_measures_and_can_insist(model: Path, tmp_path: Path) -> None:
     assert "within the tolerance 1e-09" in kept.stdout
     found = json.loads(run("verify", model, out, "--json", "-").stdout)
     assert found["relative_l2"] > 1e-3
+    assert (found["tolerance"], found["passed"]) == (None, True)
+    for tolerance, passed in ((1e-9, False), (10.0, True)):
+        words = ("--tolerance", str(tolerance), "--json", "-")
+        found = json.loads(run("verify", model, out, *words).stdout)
+        assert (found["tolerance"], found["passed"]) == (tolerance, passed)
 
 
 def test_demo_shows_a_report_and_can_keep_its_files(tmp_path: Path) -> None:
@@ -110,4 +115,14 @@ def test_other_activations_are_mentioned(tmp_path: Path) -> None:
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) m = Gemm <transB = 1> (s, V, c) y = Relu(m)"
     )
     onnx.save(build(body, W=W, b=B, V=V, c=C), path)
-    assert "activations not between two affine maps: 1 × Relu" in run("inspect", path).stdout
+    assert "activations outside these layers: 1 × Relu" in run("inspect", path).stdout
+
+
+def test_inspect_names_what_data_must_hold(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(build("y = Identity(x)", "float[N,3] x, int64[1,M] ids, string[2] t"), path)
+    assert (
+        "inputs      x (float32 N×3), ids (int64 1×M), t (string 2)" in run("inspect", path).stdout
+    )
+    found = json.loads(run("inspect", path, "--json", "-").stdout)["inputs"]
+    assert found[1] == {"name": "ids", "type": "int64", "shape": [1, "M"]}

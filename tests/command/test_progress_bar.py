@@ -70,6 +70,19 @@ def test_in_a_pipe_a_layer_is_one_line_and_verbose_tells_its_steps(
     assert capsys.readouterr().err.splitlines() == told
 
 
+def test_in_a_pipe_a_slow_layer_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter((0.0, 1.0, 5.0, 11.5, 12.0, 30.0))
+    monkeypatch.setattr("onnxfde.command.progress_bar.time.monotonic", lambda: next(times))
+    with progress_bar(quiet=False) as work:
+        work.layer("layer 1")
+        for count in range(4):
+            work.found(f"{count} counts tried")
+    told = ["layer 1: 1 counts tried", "layer 1: 3 counts tried"]
+    assert capsys.readouterr().err.splitlines() == told
+
+
 def test_the_bar_never_goes_back_within_a_phase() -> None:
     with Bar(*TerminalBar.columns, console=Console(file=io.StringIO())) as bar:
         shown = TerminalBar(bar)
@@ -135,7 +148,9 @@ def test_smaller_eps_that_are_tried_do_not_repeat_the_lines_of_layers(tmp_path: 
         "0:1",
     )
     done = run("optimize", GLY, tmp_path / "o.onnx", *words)
-    layer, why = done.stderr.splitlines()
+    layer, why, *tried = done.stderr.splitlines()
+    assert len(tried) > 2
+    assert all(re.fullmatch(r"note: ε at most \S+: certified change \S+", line) for line in tried)
     assert layer.startswith("layer 1 of 1 ")
     assert why == "note: the certified change exceeds its limit: trying smaller ε"
 
@@ -203,3 +218,12 @@ def test_a_run_interrupted_at_work_leaves_nothing_behind(
     assert b"Traceback" not in shown
     assert shown.endswith(last)
     assert [p.name for p in tmp_path.iterdir()] == ["big.onnx"]
+
+
+def test_the_error_of_a_layer_is_that_of_the_table(model: Path) -> None:
+    done = run(
+        "optimize", model, model.with_name("o.onnx"), "--neurons", "2", "--input-range", "0:1"
+    )
+    (told,) = re.findall(r"6 → 2 neurons, error (\S+) ", done.stderr)
+    row = next(line.split() for line in done.stdout.splitlines() if line.startswith("first"))
+    assert told in row

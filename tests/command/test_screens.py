@@ -64,8 +64,18 @@ def test_the_table_of_inspect_fits_80_columns(
     name: str, inputs: int, neurons: int, outputs: int
 ) -> None:
     left, parameters = dict.fromkeys(SHOWN_EPS, neurons), (inputs + 1 + outputs) * neurons
+    known: dict[float, int | None] = {**left}
     view = LayerView(
-        name, "ThresholdedRelu(1)", inputs, neurons, outputs, parameters, neurons, left, left
+        name,
+        "dense",
+        "ThresholdedRelu(1)",
+        inputs,
+        neurons,
+        outputs,
+        parameters,
+        neurons,
+        known,
+        left,
     )
     grids = [inspection_grid((view,), sizes) for sizes in SIZES]
     stream = io.StringIO()

@@ -14,7 +14,9 @@ from onnxfde.graph.edit import write_layer
 from onnxfde.graph.match import find_layers, reread
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.neurons.activations import GELU, IDENTITY, PRELU, RELU, TANH, scaled_activation, selu
+from onnxfde.neurons.piecewise_activations import IDENTITY, PRELU, RELU
+from onnxfde.neurons.polynomial_activations import scaled_activation
+from onnxfde.neurons.smooth_activations import GELU, TANH, selu
 from tests.activation_spellings import SLOPES, WEIGHTS, f32
 from tests.models import build, outputs_of, shapes
 

@@ -139,7 +139,7 @@ def test_activations_of_layers_are_not_among_the_others() -> None:
     model.graph.node.append(helper.make_node("Tanh", ["y"], ["z"]))
     graph = Graph(model)
     matches, _ = find_layers(graph)
-    assert other_activations(graph, matches) == {"Tanh": 1}
+    assert other_activations(graph, [v for m in matches for v in m.values]) == {"Tanh": 1}
     assert other_activations(graph) == {"SiLU": 1, "Tanh": 1}
 
 

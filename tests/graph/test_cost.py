@@ -97,3 +97,20 @@ def test_integer_operators_hold_weights_too() -> None:
     )
     assert stored_weights(model) == 6
     assert multiply_adds(model, {"x": (4, 3)}) == 24
+
+
+def test_lengths_that_are_computed_from_constants_are_known() -> None:
+    model = build(
+        "z = ConstantOfShape <value = int64[1] {0}> (two) a = Concat <axis = 0> (ends, z) "
+        "pads = Reshape(a, all) h = Pad(x, pads) c = Conv(h, W) m = Cast <to = 7> (large) "
+        "f = Slice(m, zero, two) n = Add(f, f) y = Reshape(c, n)",
+        inputs="float[N,2,4] x",
+        outputs="float[N,M] y",
+        two=np.array([2]),
+        zero=np.array([0]),
+        ends=np.array([0, 0, 1, 0]),
+        all=np.array([-1]),
+        W=normal(3, 2, 2),
+        large=np.full(100, -0.5, np.float32),
+    )
+    assert multiply_adds(model, {"x": (5, 2, 4)}) == 5 * 3 * 4 * (2 * 2)

@@ -71,6 +71,17 @@ def test_in_and_out_may_be_the_same_file(external: Path) -> None:
     assert onnxfde.inspect(external).layers[0].neurons < 20
 
 
+@pytest.mark.parametrize("name", ["o.onnx", "a-longer-name.onnx", "model.onnx"])
+def test_the_bytes_reported_are_those_of_the_files(
+    external: Path, tmp_path: Path, name: str
+) -> None:
+    folder = external.parent if name == "model.onnx" else tmp_path / "out"
+    folder.mkdir(exist_ok=True)
+    report = onnxfde.optimize(external, neurons=7, quotient="refit").save(folder / name)
+    assert report.bytes.after == sum(map(len, contents(folder).values()))
+    assert report.weight_files
+
+
 def test_a_data_file_that_is_replaced_is_restored_if_the_model_cannot_be(
     external: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,12 +289,12 @@ def test_the_data_file_takes_its_place_before_the_model(
     assert order == ["out.onnx.data", "out.onnx"]
 
 
-def test_a_data_file_beside_something_that_is_no_model_is_not_overwritten(
+def test_a_data_file_beside_an_empty_file_is_not_overwritten(
     external: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.onnx"
-    out.write_bytes(b"no model")
+    out.touch()
     (tmp_path / "out.onnx.data").write_bytes(b"somebody else's")
     with pytest.raises(OutputError, match="does not belong to"):
         onnxfde.optimize(external, eps=0).save(out)
-    assert out.read_bytes() == b"no model"
+    assert out.read_bytes() == b""

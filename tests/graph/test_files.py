@@ -12,7 +12,7 @@ import pytest
 import onnxfde
 from onnxfde.errors import OutputError
 from onnxfde.graph import files
-from tests.models import contents, mlp, twins
+from tests.models import OLD_MODEL, contents, mlp, twins
 
 
 def test_without_merges_the_output_is_the_input_byte_for_byte(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.onnx"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     result = onnxfde.optimize(mlp(*twins()), eps=0)
 
     def full(_: int) -> None:
@@ -37,14 +37,14 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match="No space left"):
         result.save(out)
-    assert contents(tmp_path) == {"out.onnx": b"old"}
+    assert contents(tmp_path) == {"out.onnx": OLD_MODEL}
 
 
 def test_an_interruption_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.onnx"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     result = onnxfde.optimize(mlp(*twins()), eps=0)
 
     def interrupt(_: int) -> None:
@@ -53,7 +53,7 @@ def test_an_interruption_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         result.save(out)
-    assert contents(tmp_path) == {"out.onnx": b"old"}
+    assert contents(tmp_path) == {"out.onnx": OLD_MODEL}
 
 
 def test_bad_targets_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_bad_targets_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_permissions_and_links_of_the_target_survive(tmp_path: Path) -> None:
     out, link = tmp_path / "out.onnx", tmp_path / "link.onnx"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     out.chmod(0o640)
     link.symlink_to(out)
     onnxfde.optimize(mlp(*twins()), eps=0).save(link)
@@ -85,7 +85,7 @@ def test_file_systems_without_hard_links_work(
 
     monkeypatch.setattr(os, "link", no_link)
     out = tmp_path / "out.onnx"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     onnxfde.optimize(mlp(*twins()), eps=0).save(out)
     assert onnxfde.inspect(out).layers[0].neurons == 3
     assert list(contents(tmp_path)) == ["out.onnx"]

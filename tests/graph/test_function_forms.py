@@ -19,18 +19,11 @@ from onnxfde.graph.function_forms import (
 )
 from onnxfde.graph.known_forms import known_activation
 from onnxfde.graph.step_forms import STEP, chosen_form, indicator
-from onnxfde.neurons.activations import (
-    ABS,
-    ACTIVATIONS,
-    ERF,
-    RELU,
-    SIGMOID,
-    TANH,
-    Activation,
-    clip,
-    leaky_relu,
-    scaled_activation,
-)
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.activations import ACTIVATIONS
+from onnxfde.neurons.piecewise_activations import ABS, RELU, clip, leaky_relu
+from onnxfde.neurons.polynomial_activations import scaled_activation
+from onnxfde.neurons.smooth_activations import ERF, SIGMOID, TANH
 from onnxfde.numbers import FloatArray
 
 X = np.linspace(-5, 5, 401) + 1e-3
@@ -121,3 +114,22 @@ def test_a_choice_has_the_values_of_both_sides(a: float, b: float, t: float, kin
 
 def test_a_comparison_of_numbers_is_no_step() -> None:
     assert indicator("Greater", FunctionForm.constant(1.0), FunctionForm.constant(2.0)) is None
+
+
+def test_a_function_that_a_row_is_roughly_does_not_have_its_symmetry() -> None:
+    gate = applied(ERF, H.scaled(float(np.sqrt(0.5))))
+    for even, symmetric in ((0.5, True), (0.50004, False)):
+        found = known_activation(H.scaled(0.5).plus(H.times(gate).scaled(even)), 2.0**-24)
+        assert found is not None
+        assert (found.name, found.reflection is not None) == ("Gelu", symmetric)
+
+
+def test_straight_lines_have_exactly_the_corners_and_slopes_of_their_row() -> None:
+    below, above = (applied(RELU, H.plus(FunctionForm.constant(a))) for a in (1.0, -1.0))
+    for slope, known in ((1.0, True), (0.99995, False)):
+        form = below.minus(above.scaled(slope)).plus(FunctionForm.constant(-1.0))
+        found = known_activation(form, 2.0**-24)
+        assert (found is not None) == known
+    for corner, known in ((3.0, True), (3.0002, False)):
+        gate = applied(clip(0.0, 6.0), H.plus(FunctionForm.constant(corner)))
+        assert (known_activation(H.times(gate), 2.0**-24) is not None) == known

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import onnxfde
 from onnxfde.errors import ModelError
+from onnxfde.graph.constant_edit import ConstantEdit
 from onnxfde.graph.external_data import is_in_model_file
 from onnxfde.graph.files import pieces_to_write, read_model_file
 from onnxfde.graph.large_files import (
@@ -90,6 +91,24 @@ def test_it_counts_hashes_and_is_written_as_if_it_were_whole(tmp_path: Path) -> 
     with out.open("wb") as stream:
         write_pieces(pieces_to_write(light.model, tmp_path), stream)
     assert out.read_bytes() == raw
+
+
+def test_a_large_tensor_that_is_replaced_is_no_longer_in_the_file(tmp_path: Path) -> None:
+    """Another one stays there."""
+    model, path, out = embedding(), tmp_path / "m.onnx", tmp_path / "out.onnx"
+    model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+    model.graph.initializer[-1].name = "another"
+    saved(path, model)
+    light = Graph(read_model_file(path, large=0).model, tmp_path)
+    gather = light.model.graph.node[0]
+    half = to_array(light.initializers["table"], tmp_path)[: ROWS // 2]
+    ConstantEdit(light, half.dtype).put(gather, 0, half)
+    with out.open("wb") as stream:
+        write_pieces(pieces_to_write(light.model, tmp_path), stream)
+    written = onnx.load(out).graph.initializer
+    assert written[0].doc_string == "a table"
+    np.testing.assert_array_equal(to_array(written[0], None), half)
+    assert written[-1] == model.graph.initializer[-1]
 
 
 def test_a_constant_in_the_graph_stays_in_the_file_too(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxfde.errors import MOST_CHARACTERS, ModelError, in_one_line
+from onnxfde.graph.inferred_shapes import inferred_dims
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.onnx_calls import check
 from onnxfde.graph.protos import ModelProto
-from onnxfde.graph.shapes import inferred_dims
 from onnxfde.graph.tensors import to_array
 from onnxfde.running.open_files import open_model
 from tests.models import build, mlp, twins

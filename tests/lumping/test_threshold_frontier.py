@@ -14,8 +14,10 @@ import onnxfde
 from onnxfde.lumping.distance import condensed
 from onnxfde.lumping.partition import Dendrogram, partition
 from onnxfde.lumping.threshold_frontier import ThresholdFrontier, threshold_fault
-from onnxfde.neurons.activations import GELU, PRELU, RELU, SQUARE, TANH
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import PRELU, RELU
+from onnxfde.neurons.polynomial_activations import SQUARE
+from onnxfde.neurons.smooth_activations import GELU, TANH
 from onnxfde.options import Linkage, Norm, Relation
 from tests.activation_models import planted_layer, planted_mlp
 from tests.strategies import problem_of

@@ -54,7 +54,7 @@ def test_an_interruption_while_the_deadline_starts_leaves_no_timer(
 
     monkeypatch.setattr(threading.Timer, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        attended([sys.executable, "-c", "pass"], timeout=60)
+        attended([sys.executable, "-c", "import time; time.sleep(60)"], timeout=60)
     assert wait_until(
         lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
     )

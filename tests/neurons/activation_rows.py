@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.activations import (
-    ACTIVATIONS,
-    Activation,
-    celu,
-    clip,
-    elu,
-    hard_sigmoid,
-    leaky_relu,
-    polynomial,
-    scaled_activation,
-    selu,
-    silu,
-    thresholded_relu,
-)
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.activations import ACTIVATIONS
+from onnxfde.neurons.piecewise_activations import clip, hard_sigmoid, leaky_relu, thresholded_relu
+from onnxfde.neurons.polynomial_activations import polynomial, scaled_activation
+from onnxfde.neurons.smooth_activations import celu, elu, selu, silu
 from onnxfde.numbers import FloatArray
 
 SINGLE = [row for row in ACTIVATIONS.values() if isinstance(row, Activation)]

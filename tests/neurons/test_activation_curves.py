@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxfde.neurons.activations import ACTIVATIONS, SQUARE, Activation
+from onnxfde.neurons.activation import Activation
+from onnxfde.neurons.activations import ACTIVATIONS
 from onnxfde.neurons.intervals import Interval
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.polynomial_curves import roots_between
 from onnxfde.numbers import FloatArray
 from tests.neurons.activation_rows import ALL_ROWS, ROWS, unit_parameters

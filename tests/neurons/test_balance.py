@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import RELU, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.balance import balanced
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import RELU
 from onnxfde.neurons.rounding_noise import rounding_noise
 from onnxfde.numbers import FloatArray
 from tests.strategies import CUBE, layers

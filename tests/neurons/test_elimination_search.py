@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxfde.neurons.activations import GELU, PRELU, RELU, TANH, Activation, polynomial
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.elimination_search import EliminationSearch
 from onnxfde.neurons.free_search import FreeSearch
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import PRELU, RELU
+from onnxfde.neurons.polynomial_activations import polynomial
 from onnxfde.neurons.problem import Problem
+from onnxfde.neurons.smooth_activations import GELU, TANH
 from tests.neurons.activation_rows import ROWS, unit_parameters
 from tests.strategies import problem_of
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from onnxfde.neurons.activations import RELU, SQUARE, TANH, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.expanded_layer import ExpandedLayer
 from onnxfde.neurons.kernels import Metric
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.original_layer import OriginalLayer
+from onnxfde.neurons.piecewise_activations import RELU
+from onnxfde.neurons.polynomial_activations import SQUARE
+from onnxfde.neurons.smooth_activations import TANH
 from onnxfde.numbers import FloatArray
 from tests.neurons.activation_rows import ROWS, unit_parameters
 from tests.strategies import problem_of

@@ -54,7 +54,7 @@ def test_at_the_same_count_it_is_never_worse_than_refit(layer: Layer, count: int
         assert found.error <= refitted.error or search.problem.accepts(found, 0.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(layers())
 def test_a_larger_eps_never_leaves_more_neurons_and_eps_holds(layer: Layer) -> None:
     search, counts = free(layer), []
@@ -158,7 +158,7 @@ def test_with_evidence_eps_holds_on_rows_that_were_held_out() -> None:
         assert evidence.held_out.error(found.layer) <= eps
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(2, 10), st.integers(1, 2))
 def test_small_whole_weights_are_no_obstacle(
     seed: int, inputs: int, neurons: int, outputs: int
@@ -202,13 +202,13 @@ def test_neurons_that_cancel_have_no_bound_above_their_error() -> None:
 
 
 def test_with_evidence_a_larger_eps_never_leaves_more_neurons() -> None:
-    layer, x = random_layer(8, 64, 3), np.random.default_rng(4).uniform(0, 1, (500, 8))
+    layer, x = random_layer(6, 32, 2), np.random.default_rng(4).uniform(0, 1, (500, 6))
     search = free(layer, Metric.measured(x), Evidence(x, layer(x)))
     counts = []
-    for eps in np.geomspace(0.005, 0.3, 12):
+    for eps in np.geomspace(0.005, 0.3, 8):
         found = search.within(float(eps))
         assert found is not None
         assert search.problem.expected_error(found) <= eps or found is search.lossless
         counts.append(found.layer.neurons)
     assert counts == sorted(counts, reverse=True)
-    assert counts[0] < 24
+    assert counts[-1] < counts[0] < 12

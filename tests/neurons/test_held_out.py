@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.activations import RELU
 from onnxfde.neurons.held_out import Evidence
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import RELU
 
 
 def test_too_few_or_constant_or_infinite_rows_are_no_evidence() -> None:

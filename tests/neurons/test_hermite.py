@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import RELU, SQUARE, TANH, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.hermite import expand
 from onnxfde.neurons.hermite_kernel import cosines, hermite_gram, hermite_pull
 from onnxfde.neurons.kernels import kernel, mean_square
+from onnxfde.neurons.piecewise_activations import RELU
+from onnxfde.neurons.polynomial_activations import SQUARE
+from onnxfde.neurons.smooth_activations import TANH
 from onnxfde.numbers import FloatArray
 from tests.neurons.activation_rows import ROWS, unit_parameters
 

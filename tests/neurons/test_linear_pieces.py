@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import RELU, Activation, thresholded_relu
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.linear_pieces import straight_neurons, straight_pieces
+from onnxfde.neurons.piecewise_activations import RELU, thresholded_relu
 from tests.neurons.activation_rows import ALL_ROWS, unit_parameters
 
 STRAIGHT_ROWS = [row for row in ALL_ROWS.values() if straight_pieces(row)]

@@ -10,11 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxfde.neurons import merge_order
-from onnxfde.neurons.activations import RELU, SQUARE, Activation
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.kernels import Metric, features
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.merge_order import canonical, merge_tree
+from onnxfde.neurons.piecewise_activations import RELU
 from onnxfde.neurons.pivoted_basis import pivoted_basis
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.progress import Progress
 from tests.strategies import CUBE, layers
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import SQUARE
 from onnxfde.neurons.descent import levenberg_marquardt, quasi_newton
 from onnxfde.neurons.kernels import features
 from onnxfde.neurons.objective import Forms, Neurons, Objective, Observed, Target, summed
+from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.unit_kernels import SQUARES
 from onnxfde.numbers import FloatArray
 from tests.strategies import CUBE

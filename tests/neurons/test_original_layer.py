@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxfde.neurons import kernels
@@ -69,6 +69,7 @@ def test_overlaps_are_products_with_the_layer(shape: tuple[int, int, int]) -> No
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 99))
 def test_the_rounding_error_is_that_of_rounded_layers(seed: int) -> None:
     """The mean square of many draws; 200 of them are within 15 %."""

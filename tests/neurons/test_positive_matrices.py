@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
 from onnxfde.neurons import positive_matrices
-from onnxfde.neurons.positive_matrices import pivoted_factor, solve_half, solve_positive
+from onnxfde.neurons.positive_matrices import (
+    inverse_positive,
+    pivoted_factor,
+    solve_half,
+    solve_positive,
+    subtract_square,
+)
 from onnxfde.numbers import FloatArray
 
 
@@ -42,3 +50,18 @@ def test_independent_rows_are_found_and_factored() -> None:
     assert len(order) == 10
     assert order[0] == np.argmax(np.diag(matrix))
     np.testing.assert_allclose(lower @ lower.T, matrix[np.ix_(order, order)], rtol=1e-9)
+
+
+def test_a_matrix_is_inverted() -> None:
+    matrix = positive(300, 400)
+    found = inverse_positive(matrix.copy())
+    np.testing.assert_allclose(found @ matrix, np.eye(300), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found, found.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_square_is_subtracted_in_place(order: Literal["C", "F"]) -> None:
+    matrix, lines = positive(12, 20), np.random.default_rng(1).normal(size=(3, 12))
+    found = np.array(matrix, order=order)
+    subtract_square(found, lines)
+    np.testing.assert_allclose(found, matrix - lines.T @ lines, rtol=0, atol=1e-12)

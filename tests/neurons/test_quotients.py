@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxfde.neurons.activations import PRELU, TANH
 from onnxfde.neurons.layer import Layer
+from onnxfde.neurons.piecewise_activations import PRELU
 from onnxfde.neurons.quotients import (
     backward_single,
     forward_exact,
     forward_single,
     mean_single,
 )
+from onnxfde.neurons.smooth_activations import TANH
 
 X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
 

@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxfde.neurons.activations import (
-    GELU,
-    IDENTITY,
-    PRELU,
-    RELU,
-    SIN,
-    TANH,
-    Activation,
-    clip,
-    leaky_relu,
-    polynomial,
-    thresholded_relu,
-)
+from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.linear_pieces import straight_pieces
+from onnxfde.neurons.piecewise_activations import (
+    IDENTITY,
+    PRELU,
+    RELU,
+    RELU_SQUARED,
+    clip,
+    leaky_relu,
+    thresholded_relu,
+)
+from onnxfde.neurons.polynomial_activations import polynomial
+from onnxfde.neurons.smooth_activations import GELU, SIN, TANH
 from onnxfde.neurons.structural_merge import structural_merge
 from onnxfde.numbers import ROUNDOFF, FloatArray
 from tests.activation_models import planted_layer, planted_mlp, planted_weights
@@ -262,6 +261,19 @@ def test_members_are_compared_with_their_representative_not_along_a_chain() -> N
 def test_a_small_weight_counts_as_much_as_a_large_one() -> None:
     layer = relu_layer([[1e-8, 1, 0], [3e-8, 1, 0]], [[1, 1]])
     assert merged(layer.stored_as(np.float32)) is None
+
+
+@pytest.mark.parametrize("size", [1e3, 1e5])
+@pytest.mark.parametrize("activation", [RELU_SQUARED, polynomial((0.0, 0.0, 0.0, 1.0))])
+def test_a_large_neuron_does_not_hide_behind_the_rounding_of_others(
+    activation: Activation, size: float
+) -> None:
+    weights = [20 * FLOAT32 * size, 34 * FLOAT32 * size, 1.0, 1.3, 0.7, 0.9, -1.1]
+    incoming = np.column_stack([weights, [size, size, 0.0, 0.1, -0.1, 0.2, 0.3]])
+    layer = Layer(incoming, np.array([[1.0, 1.0, *[size] * 5]]), np.zeros(1), activation)
+    layer = layer.stored_as(np.float32)
+    found = merged(layer)
+    assert_same_function(layer, found.layer if found else layer)
 
 
 def test_neurons_that_agree_on_all_samples_only_stay() -> None:

@@ -8,7 +8,7 @@ import pytest
 import onnxfde
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.options import Relation
-from tests.models import mlp, twins
+from tests.models import build, mlp, twins
 
 W, B, V, C = twins()
 
@@ -24,13 +24,25 @@ def test_layers_are_reported_when_a_limit_allows_nothing() -> None:
     assert layer.measured_error == layer.error == 0.0
 
 
+def test_layers_after_others_are_reported_as_they_are_when_a_limit_allows_nothing() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.normal(size=s).astype(np.float32) for s in ((8, 20), (20, 9), (9, 3)))
+    body = "h = MatMul(x, a) r = Relu(h) k = MatMul(r, b) q = Relu(k) y = MatMul(q, c)"
+    model = build(body, "float[N,8] x", "float[N,3] y", a=a, b=b, c=c)
+    found = onnxfde.optimize(model, 0.5, quotient="refit", max_certified_error=1e-9).report
+    assert found.unchanged
+    sizes = [(n.inputs, n.neurons_before, n.outputs, n.parameters_before) for n in found.layers]
+    assert sizes == [(8, 20, 9, 8 * 20 + 20 * 9), (20, 9, 3, 20 * 9 + 9 * 3)]
+    assert [(n.parameters_after, n.eps) for n in found.layers] == [(340, None), (207, None)]
+
+
 def test_a_limit_does_not_depend_on_the_eps_one_starts_from() -> None:
-    left = [
-        onnxfde.optimize(demo_model(), eps, data=demo_data(), max_certified_error=0.01)
-        for eps in (0.1, 0.3)
-    ]
+    rng = np.random.default_rng(0)
+    shapes = ((12, 3), (12,), (2, 12), (2,))
+    model = mlp(*(rng.normal(size=s).astype(np.float32) for s in shapes))
+    left = [onnxfde.optimize(model, eps, max_certified_error=1.0) for eps in (0.3, 0.5)]
     first, second = (result.report for result in left)
-    assert first.layers[0].neurons_after == second.layers[0].neurons_after <= 9
+    assert 1 < first.layers[0].neurons_after == second.layers[0].neurons_after < 6
     assert first.certificate == second.certificate
 
 

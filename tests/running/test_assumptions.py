@@ -40,6 +40,23 @@ def test_eps_holds_under_both_assumptions(quotient: str) -> None:
         assert found.relative_l2 <= (result.report.verification.relative_l2 or 0) * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("quotient", ["minimal", "refit"])
+@pytest.mark.parametrize("limits", [(0, 1), (-1, 1)])
+def test_the_mean_counts_under_both_assumptions(quotient: str, limits: tuple[int, int]) -> None:
+    """An offset fitted to inputs around 0 leaves a mean error for those between 0 and 1."""
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.normal(size=s).astype(np.float32) for s in ((6, 24), 24, (24, 2)))
+    body = "h = Gemm(x, a, b) r = Relu(h) y = MatMul(r, c)"
+    model = build(body, "float[N,6] x", "float[N,2] y", a=a, b=b, c=c)
+    result = onnxfde.optimize(model, 0.2, input_range=(0, 1), quotient=quotient)  # type: ignore[arg-type]
+    (layer,) = result.report.layers
+    assert layer.changed
+    found = onnxfde.verify(model, result.model, input_range=limits)
+    assert found.relative_l2 is not None
+    assert found.relative_l2 <= 0.22
+    assert found.relative_l2 <= 1.1 * layer.measured_error
+
+
 def test_later_layers_count_both_assumptions_too() -> None:
     report = onnxfde.optimize(chain(2), 0.05, input_range=(0, 1), quotient="refit").report
     assert len(report.layers) == 2

@@ -57,7 +57,7 @@ def test_convolutions_become_integer_convolutions(tmp_path: Path) -> None:
     )
     data = {"x": np.random.default_rng(0).uniform(0, 1, (64, 3, 6, 6)).astype(np.float32)}
     for mode, kernel in (("dynamic", "ConvInteger"), ("static", "QLinearConv")):
-        result = onnxfde.optimize(model, data=data, int8=mode)  # type: ignore[arg-type]
+        result = onnxfde.optimize(model, 0.0, data=data, int8=mode)  # type: ignore[arg-type]
         assert kernels(result.model, tmp_path)[kernel] == 1
         assert relative(result.report.verification) < 0.05
 

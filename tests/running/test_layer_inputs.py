@@ -67,3 +67,17 @@ def test_weights_that_a_caller_may_override_later_on_do_not_matter_for_measuring
     report = onnxfde.optimize(model, eps=0).report
     assert report.layers[0].remark is None
     assert report.layers[0].neurons_after == 3
+
+
+@pytest.mark.parametrize("quotient", ["minimal", "refit"])
+def test_rows_that_are_all_the_same_are_remarked_on(quotient: Any) -> None:
+    """What the output varies by is rounding then, and errors relative to it were up to 1e13."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((6, 30), (30, 4)))
+    body = "h = MatMul(x, a) r = Relu(h) y = MatMul(r, b)"
+    model = build(body, "float[N,6] x", "float[N,4] y", a=a, b=b)
+    data = np.repeat(rng.normal(size=(1, 6)), 300, axis=0).astype(np.float32)
+    (layer,) = onnxfde.optimize(model, 0.3, data=data, quotient=quotient).report.layers
+    assert layer.measured_error < 1
+    assert layer.remark is not None
+    assert "its inputs are the same in all 240 rows" in layer.remark

@@ -18,7 +18,7 @@ from onnxfde.demo import demo_data, demo_model
 from onnxfde.errors import ModelError, RuntimeUnavailable, VerificationError
 from onnxfde.graph import files
 from onnxfde.running.ort_format import same_outputs
-from tests.models import Array, build, mlp, outputs_of, twins
+from tests.models import OLD_MODEL, Array, build, mlp, outputs_of, twins
 
 WEIGHTS = twins(distinct=6, copies=2, inputs=8, outputs=4)
 X = np.random.default_rng(0).uniform(-1, 1, (50, 8)).astype(np.float32)
@@ -105,14 +105,14 @@ def test_a_file_that_computes_something_else_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "o.ort"
-    out.write_bytes(b"old")
+    out.write_bytes(OLD_MODEL)
     monkeypatch.setattr("onnxfde.running.ort_format.same_outputs", lambda old, new: False)
     with pytest.raises(VerificationError, match=r"o\.ort does not compute what the model does"):
         onnxfde.optimize(mlp(*WEIGHTS), 0).save(out)
-    assert out.read_bytes() == b"old"
+    assert out.read_bytes() == OLD_MODEL
     assert [p.name for p in tmp_path.iterdir()] == ["o.ort"]
     onnxfde.optimize(mlp(*WEIGHTS), 0, verify=False).save(out)
-    assert out.read_bytes() != b"old"
+    assert out.read_bytes() != OLD_MODEL
 
 
 def test_a_model_that_onnxruntime_cannot_load_cannot_be_converted(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 import onnxfde
 from onnxfde.errors import VerificationError
 from onnxfde.graph.protos import ModelProto
+from onnxfde.running.label_scores import scaled
 from onnxfde.running.outputs import is_floating, output_array
-from onnxfde.running.verification import require_equal, scaled
+from onnxfde.running.verification import require_equal
 from tests.command.running import run
 from tests.models import build, mlp
 from tests.running.comparing import B, C, V, W, X, compared

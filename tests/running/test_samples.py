@@ -47,7 +47,12 @@ def test_an_extra_axis_is_fed_row_by_row() -> None:
 @pytest.mark.parametrize(
     ("arrays", "reason"),
     [
-        ({"z": np.zeros((5, 3))}, "has no array 'x' for the model's input (it has z)"),
+        (
+            {"z": np.zeros((5, 3)), "w": np.zeros((5, 3))},
+            "has no array 'x' for the model's input (it has w, z); "
+            "say which it is, e.g. --input x=w",
+        ),
+        ({"y": np.zeros(5)}, "has no array 'x' for the model's input (it has y)"),
         ({"x": np.zeros((5, 4))}, "'x' is 5×4, the model's input is N×3"),
         ({"x": np.zeros(5)}, "'x' is 5, the model's input is N×3"),
         ({"x": np.array([["a"] * 3])}, "not numbers"),
@@ -99,7 +104,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ("empty.npz", DYNAMIC, "cannot be read"),
         ("text.npz", DYNAMIC, "plain numbers"),
         ("broken.npz", DYNAMIC, "cannot be read"),
-        (".", DYNAMIC, "no regular file"),
+        (".", DYNAMIC, "broken.npz cannot be read"),
     ):
         with pytest.raises(DataError, match=reason):
             load_samples(tmp_path / name, specs)

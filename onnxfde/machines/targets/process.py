@@ -57,13 +57,11 @@ def attended(
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=cwd
         ) as process,
+        ending(process),
         deadline(process, timeout) as expired,
     ):
-        try:
-            out = exchange(process, payload)
-            code = process.wait()
-        finally:
-            end_process(process)
+        out = exchange(process, payload)
+        code = process.wait()
         errors.seek(0)
         text = errors.read().decode(errors="replace")
     late = timeout if expired.is_set() else None
@@ -81,6 +79,18 @@ def exchange(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> byt
     return process.stdout.read()
 
 
+@contextlib.contextmanager
+def ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens inside, the process has ended afterwards.
+
+    Popen by itself leaves a process running that takes longer than 0.25 s to end after Ctrl-C.
+    """
+    try:
+        yield
+    finally:
+        end_process(process)
+
+
 def end_process(process: subprocess.Popen[bytes]) -> None:
     """Stop a process that still runs: SIGTERM first, SIGKILL after GRACE_SECONDS."""
     if process.poll() is None:
@@ -89,6 +99,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
             process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager

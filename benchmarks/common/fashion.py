@@ -17,6 +17,15 @@ INSTALLED = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package puts the files."""
 
 
+def require_fashion(folder: Path) -> None:
+    """Raise FileNotFoundError unless a folder holds FashionMNIST."""
+    if not (folder / "train-images-idx3-ubyte.gz").exists():
+        raise FileNotFoundError(
+            f"{folder} has no FashionMNIST: `apt install dataset-fashion-mnist` puts it into "
+            f"{INSTALLED}, and --fashion names another folder with its four files"
+        )
+
+
 def fashion_part(folder: Path, part: str) -> tuple[Array, Array]:
     """Images as rows of 784 values in [0, 1], and labels."""
     images, labels = (
@@ -29,10 +38,6 @@ def fashion_part(folder: Path, part: str) -> tuple[Array, Array]:
 @cache
 def fashion_rows(folder: Path = INSTALLED) -> Rows:
     """FashionMNIST's own split."""
-    if not (folder / "train-images-idx3-ubyte.gz").exists():
-        raise FileNotFoundError(
-            f"{folder} has no FashionMNIST: `apt install dataset-fashion-mnist` puts it into "
-            f"{INSTALLED}, and --fashion names another folder with its four files"
-        )
+    require_fashion(folder)
     (x_train, y_train), (x_test, y_test) = (fashion_part(folder, p) for p in ("train", "t10k"))
     return Rows(x_train, y_train, x_test, y_test, x_train[:0], y_train[:0])

@@ -1,0 +1,1 @@
+"""Accuracy against multiply-adds for convolutional networks, beside other pruning methods."""

@@ -1,0 +1,78 @@
+"""What was asked for of the whole model, judged once, on rows that nothing was chosen by.
+
+loss      on the rows kept for the verdict        latency   measured once more, in turns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from onnxfde.errors import GoalMissed, OptionError
+from onnxfde.graph.large_files import whole_model
+from onnxfde.graph.model import Graph
+from onnxfde.options import LOSS_GOALS, Options, latency_limit
+from onnxfde.passes.goal_merging import GoalOutcome
+from onnxfde.progress import Progress
+from onnxfde.running.paired_losses import drop_loss, error_loss
+from onnxfde.running.samples import Samples
+from onnxfde.running.side_by_side import Compared
+
+TIMED_SECONDS = 4.0
+"""How long two networks take turns for one figure. Chosen; not tuned."""
+
+
+def latency_of(options: Options, original: Graph, progress: Progress) -> Callable[[Graph], float]:
+    """Measures how long networks take: likely at most, in milliseconds or as a share."""
+    text = options.max_latency
+    assert text is not None
+    as_share = latency_limit(text)[1]
+
+    def measured(graph: Graph) -> float:
+        from onnxfde.machines.benchmark import bench
+
+        progress.say("measuring the time")
+        found = bench(
+            [whole_model(g.model, g.folder) for g in (original, graph)],
+            targets=options.latency_target,
+            seconds=TIMED_SECONDS,
+            input_range=options.range_used,
+        ).targets[0]
+        line = found.lines[1].latencies[0] if len(found.lines) > 1 else None
+        if found.error or line is None or line.error or line.speedup is None:
+            reason = found.error or (line.error if line else None) or "nothing was measured"
+            raise OptionError(f"--max-latency {text}: {reason}")
+        if as_share:
+            return 1 / line.speedup.low
+        if line.p50 is None:
+            raise OptionError(
+                f"--max-latency {text}: {options.latency_target} counts instructions, not time: "
+                "give a share such as 60%"
+            )
+        return 1e3 * line.p50 * line.speedup.value / line.speedup.low
+
+    return measured
+
+
+def judged_goal(outcome: GoalOutcome, compared: Compared, verdict: Samples | None) -> GoalOutcome:
+    """The outcome with what the result has in the end; GoalMissed if that is too much."""
+    if outcome.kind not in LOSS_GOALS:
+        return replace(outcome, reached=outcome.chosen_by)
+    if outcome.kind == "error":
+        loss = error_loss(compared.before, compared.after)
+    else:
+        loss = drop_loss(compared.before, compared.after, verdict.labels if verdict else None)
+    if loss.value > outcome.limit:
+        raise GoalMissed(missed_text(outcome, loss.value, loss.rows))
+    return replace(outcome, reached=loss.value)
+
+
+def missed_text(outcome: GoalOutcome, found: float, rows: int) -> str:
+    """What came out in place of what was asked for."""
+    changed = [f"{one.name} {one.before} → {one.after}" for one in outcome.spent]
+    nearest = ", ".join(changed[:4]) + (", …" if len(changed) > 4 else "")
+    return (
+        f"--max-{outcome.kind} {outcome.limit:g} was not met: {found:.3g} on {rows} rows kept for "
+        f"this (by the rows it was chosen by {outcome.chosen_by:.3g}; {nearest}); nothing was "
+        f"written: give more rows of --data, or allow more"
+    )

@@ -1,0 +1,92 @@
+"""How much worse a model is than the original on the same rows, and how far to trust that.
+
+    error    v² = Σ d / Σ s          d: ‖y′ − y‖² of a row,  s: ‖y − mean y‖²
+    drop     v = 100 · mean(hit − hit′)                      where labels name classes
+             v = 100 · (Σ q′ / Σ q − 1)                      else; q: squared error of a row
+
+Each is a ratio of sums over rows, so its standard error is that of Σ (d − v² s) / Σ s, and so on.
+On other rows it is likely to be at most
+
+    v + z · standard error · √(1 + rows / other rows).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.errors import DataError
+from onnxfde.numbers import Array, FloatArray
+from onnxfde.running.label_scores import as_classes, scaled, strange_classes
+from onnxfde.running.outputs import is_floating
+from onnxfde.running.verification import centred, difference, flat
+
+CAUTION = 1.65
+"""z: how many standard errors are added. Chosen: other rows agree 19 times in 20, if losses are
+about normally distributed; not tuned."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss on some rows, with its standard error."""
+
+    value: float
+    spread: float
+    rows: int
+
+    def expected(self, other_rows: int) -> float:
+        """What it is likely to be at most on other rows."""
+        more = math.sqrt(1 + self.rows / max(other_rows, 1))
+        return self.value + CAUTION * self.spread * more
+
+
+def error_loss(before: list[Array], after: list[Array]) -> Loss:
+    """The relative L2 of the outputs; DataError if they do not vary."""
+    old, new, _ = scaled(flat(before), flat(after))
+    if not old.size:
+        raise DataError("--max-error: the model's outputs hold no floating-point numbers")
+    change = np.sum(difference(old, new) ** 2, axis=1)
+    spread = np.sum(centred(old, np.isfinite(old)) ** 2, axis=1)
+    if not spread.sum() > 0:
+        raise DataError("--max-error: the model's outputs are the same for all rows of the data")
+    square, deviation = ratio_of_sums(change, spread)
+    value = math.sqrt(square)
+    return Loss(value, deviation / (2 * value) if value else 0.0, len(old))
+
+
+def drop_loss(before: list[Array], after: list[Array], labels: Array | None) -> Loss:
+    """Points of accuracy, or percent of the mean squared error; DataError if labels do not fit."""
+    if labels is None:
+        raise DataError("--max-drop needs labels or targets in the data: an array called 'y'")
+    for old, new in zip(before, after, strict=True):
+        classes = as_classes(labels, old.shape[1]) if old.ndim == 2 else None
+        if classes is not None and old.dtype.kind in "fiu":
+            if fault := strange_classes(classes, old.shape[1]):
+                raise DataError(f"--max-drop: {fault}")
+            hits = [(a.argmax(axis=1) == classes).astype(np.float64) for a in (old, new)]
+            lost = 100 * (hits[0] - hits[1])
+            return Loss(float(lost.mean()), float(lost.std()) / math.sqrt(len(lost)), len(lost))
+        if is_floating(old) and old.size == labels.size:
+            return squared_rise(old, new, labels.reshape(old.shape))
+    shapes = " or ".join("×".join(map(str, a.shape)) for a in before)
+    own = "×".join(map(str, labels.shape))
+    raise DataError(f"--max-drop: the labels 'y' are {own}, the model's output is {shapes}")
+
+
+def squared_rise(old: Array, new: Array, target: Array) -> Loss:
+    """The relative rise of the mean squared error, in percent."""
+    wanted = target.astype(np.float64)
+    squares = [np.sum((a - wanted).reshape(len(a), -1) ** 2, axis=1) for a in (old, new)]
+    if not squares[0].sum() > 0:
+        raise DataError("--max-drop: the original makes no error on this data: give --max-error")
+    ratio, deviation = ratio_of_sums(squares[1], squares[0])
+    return Loss(100 * (ratio - 1), 100 * deviation, len(old))
+
+
+def ratio_of_sums(top: FloatArray, bottom: FloatArray) -> tuple[float, float]:
+    """Σ top / Σ bottom, and its standard error over the rows."""
+    ratio = float(top.sum() / bottom.sum())
+    left = top - ratio * bottom
+    return ratio, float(np.linalg.norm(left) / bottom.sum())

@@ -1,0 +1,181 @@
+"""The channels of convolutional networks, axis by axis: without loss first, then by an error.
+
+    facts → remove → curves of all axes → counts → for each axis in graph order:
+    moments of what the network is by now → eliminate → refit → [descent]
+
+Counts follow from errors in the original network. What a reader is fitted to is the original's
+target, on what it reads in the network as it is by then: so each axis makes up for what those
+before it have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxfde.deadline import Deadline
+from onnxfde.errors import RuntimeUnavailable
+from onnxfde.graph.affine_maps import NoMatch
+from onnxfde.graph.axes import Axis
+from onnxfde.graph.edit_axes import keep_units, write_reader
+from onnxfde.graph.find_axes import read_again
+from onnxfde.graph.model import Graph
+from onnxfde.neurons.block_elimination import eliminate_units
+from onnxfde.neurons.held_curve import expected_errors
+from onnxfde.options import MergeOptions
+from onnxfde.passes.axis_work import AxisWork, activations_of
+from onnxfde.passes.channel_counts import alignment, choose_counts
+from onnxfde.passes.channel_descent import descend_axis
+from onnxfde.passes.lossless_channels import remove_units
+from onnxfde.passes.result import Context, LayerChange
+from onnxfde.passes.unit_facts import UnitFacts, unit_facts
+from onnxfde.proof.value_bounds import NetworkBounds
+from onnxfde.running.moments import curve_moments, in_small_runs, refit_moments, refitted_weights
+from onnxfde.running.recording import Recording
+from onnxfde.running.samples import Samples
+from onnxfde.running.target_changes import TargetMeter
+from onnxfde.threads import few_threads
+
+TIME_IS_UP = "the time limit ended the search for better weights"
+
+
+@dataclass(eq=False)
+class ChannelMerging:
+    """Merges channels of `work`, a copy of the original, in place."""
+
+    options: MergeOptions
+    context: Context
+    original: Graph
+    work: Graph
+    samples: Samples | None = None
+    """What axes are fitted to; None: they are merged without loss only."""
+
+    def without_loss(self, axes: Sequence[Axis]) -> list[AxisWork]:
+        """Remove the units that do nothing, for all inputs or for those in the range given."""
+        inputs = self.context.inputs
+        bounds = None
+        if inputs.all_within_box:
+            bounds = NetworkBounds(self.original, inputs.box(self.original))
+        names = activations_of(self.work, axes)
+        works = [AxisWork.started(self.work, *found) for found in zip(axes, names, strict=True)]
+        for found in works:
+            axis = read_again(self.work, found.axis)
+            facts = unit_facts(self.work, axis, bounds)
+            found.range_only = bounds is not None and self.needs_range(axis, facts)
+            found.axis = remove_units(self.work, axis, facts)
+            found.lossless = found.axis.units
+        return works
+
+    def needs_range(self, axis: Axis, facts: UnitFacts) -> bool:
+        """Whether units go because of the range that the user gave."""
+        return len(facts.kept) < len(unit_facts(self.work, axis, None).kept)
+
+    def by_an_error(self, works: list[AxisWork], eps: dict[str, float]) -> None:
+        """Leave so few units of each axis as ε or a count allows."""
+        progress, original = self.context.progress, self.recorded(self.work.copied())
+        if not self.options.asks_for_count:
+            self.measure_curves(works, original)
+        choose_counts(works, eps, self.options)
+        current, meter = original.for_copy(self.work), self.meter(original)
+        chosen = [w for w in works if w.count is not None and w.count < w.axis.units]
+        for number, work in enumerate(chosen, start=1):
+            title = f"layer {number} of {len(chosen)} '{work.axis.name}'"
+            deadline = self.context.deadline.for_part(share_of_numbers(chosen[number - 1 :]))
+            with progress.on_layer(title) as outcome, few_threads(work.parameters):
+                self.reduce(work, original, current, deadline)
+                self.measure(work, meter)
+                outcome.text = f"{work.units} → {work.axis.units} channels"
+
+    def recorded(self, reference: Graph) -> Recording:
+        """The values of a network on what axes are fitted to, without any so far."""
+        assert self.samples is not None
+        samples = in_small_runs(self.samples, reference)
+        return Recording.of(reference, self.context.inputs, self.context.progress, samples)
+
+    def measure_curves(self, works: list[AxisWork], original: Recording) -> None:
+        """The errors of all counts, in the network as it is now."""
+        self.context.progress.say("measuring what each channel contributes")
+        for work in works:
+            work.axis = read_again(self.work, work.axis)
+        by_name = {work.axis.name: work for work in works}
+        try:
+            axes = [w.axis for w in works]
+            for axis, moments in curve_moments(original, axes, hold_out=True):
+                found = eliminate_units(moments)
+                by_name[axis.name].curve = expected_errors(found, moments)
+        except (RuntimeUnavailable, np.linalg.LinAlgError) as reason:
+            for work in works:
+                if work.curve is None:
+                    work.remarks.append(f"left alone, because its values are not known: {reason}")
+
+    def reduce(
+        self, work: AxisWork, original: Recording, current: Recording, deadline: Deadline
+    ) -> None:
+        """Leave as many units of one axis as were chosen, fitted to the original's target."""
+        axis = read_again(self.work, work.axis)
+        assert work.count is not None
+        self.context.progress.say("looking for fewer channels")
+        try:
+            moments = refit_moments(original, current, axis, seed=self.options.seed)
+            order = eliminate_units(moments).order
+        except (RuntimeUnavailable, np.linalg.LinAlgError) as reason:
+            work.remarks.append(f"left alone, because it cannot be fitted: {reason}")
+            return
+        kept = np.sort(order[: work.count])
+        fits = [
+            refitted_weights(reader, of_reader, kept)
+            for reader, of_reader in zip(axis.readers, moments, strict=True)
+        ]
+        work.axis = keep_units(self.work, axis, kept)
+        for reader, (weights, bias) in zip(work.axis.readers, fits, strict=True):
+            write_reader(self.work, reader, weights, bias)
+        work.axis = read_again(self.work, work.axis)
+        current.forget(axis.producer.node.output[0])
+        if self.options.quotient_used == "minimal":
+            self.descend(work, original, current, deadline)
+
+    def descend(
+        self, work: AxisWork, original: Recording, current: Recording, deadline: Deadline
+    ) -> None:
+        """Move the weights around an axis downhill, as long as there is time."""
+        self.context.progress.say("moving weights downhill")
+        try:
+            if not deadline.passed:
+                descend_axis(original, current, work.axis, self.options.seed, deadline)
+                current.forget(work.axis.producer.node.output[0])
+            if deadline.passed:
+                work.cut = True
+                work.remarks.append(TIME_IS_UP)
+        except (NoMatch, RuntimeUnavailable) as reason:
+            work.remarks.append(f"refitted only: {reason}")
+
+    def meter(self, original: Recording) -> TargetMeter:
+        """Measures changes on data that nothing was fitted to, if there is any."""
+        inputs, reference = self.context.inputs, original.graph
+        samples = inputs.verdict or self.samples
+        if inputs.images:
+            samples = inputs.verification_samples(reference)
+        assert samples is not None
+        small = in_small_runs(samples, reference)
+        kept = Recording.of(reference, inputs, self.context.progress, small)
+        return TargetMeter(kept, kept.for_copy(self.work))
+
+    def measure(self, work: AxisWork, meter: TargetMeter) -> None:
+        """The change of what counts behind an axis that was just reduced."""
+        try:
+            work.measured = meter.change(work.axis)
+        except RuntimeUnavailable as reason:
+            work.measured = work.estimate
+            work.remarks.append(f"its error is an estimate, because it was not measured: {reason}")
+
+    def change(self, work: AxisWork, eps: float | None) -> LayerChange:
+        """What the report says of an axis."""
+        axis = read_again(self.work, work.axis)
+        return work.change(self.work, axis, eps, alignment(work.axis, work.units, self.options))
+
+
+def share_of_numbers(left: Sequence[AxisWork]) -> float:
+    """What the first of the axes that are left has of the numbers of all of them."""
+    return left[0].parameters / max(sum(work.parameters for work in left), 1)

@@ -1,0 +1,75 @@
+"""What the whole model costs if its layers keep so many units, and how much is allowed.
+
+params, macs    counted exactly, from shapes (`graph/axis_costs`)
+bytes           what the file has now, less the bytes of the numbers that go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from onnxfde.errors import OptionError
+from onnxfde.graph.axes import Axis
+from onnxfde.graph.axis_costs import AxisCosts, Counts, axis_costs
+from onnxfde.graph.cost import multiply_adds, one_sample
+from onnxfde.graph.edit_axes import weight_type
+from onnxfde.graph.model import Graph
+from onnxfde.graph.size import count_parameters, stored_bytes
+from onnxfde.options import SHARE_SLACK, Limit, limit_of
+
+MEASURES: dict[str, Callable[[Graph], int | None]] = {
+    "params": lambda graph: count_parameters(graph.model),
+    "macs": lambda graph: multiply_adds(graph.model, one_sample(graph)),
+    "bytes": stored_bytes,
+}
+"""How large a model is, by what is limited; None if it cannot be counted."""
+UNITS = {"params": "parameters", "macs": "multiply-adds", "bytes": "bytes"}
+"""What is counted, in words."""
+
+
+def size_of_model(kind: str, graph: Graph) -> int:
+    """How large a model is; OptionError if that cannot be counted."""
+    found = MEASURES[kind](graph)
+    if found is None:
+        raise OptionError(f"--max-{kind}: the model's {UNITS[kind]} cannot be counted")
+    return found
+
+
+def allowed_size(kind: str, limit: Limit, original: Graph) -> int:
+    """How much of it a limit allows."""
+    return limit_of(limit, size_of_model(kind, original))
+
+
+def cost_of_counts(kind: str, graph: Graph, axes: Sequence[Axis]) -> Callable[[Counts], float]:
+    """What a model costs whose axes keep so many units, refitted."""
+    costs = axis_costs(graph, axes, one_sample(graph))
+    if kind == "macs":
+        return lambda kept: float(costs.total_macs(kept) or 0)
+    more = new_biases(axes)
+    if kind == "params":
+        return lambda kept: float(costs.total_parameters(kept) + more)
+    return bytes_of_counts(graph, axes, costs, more)
+
+
+def bytes_of_counts(
+    graph: Graph, axes: Sequence[Axis], costs: AxisCosts, more: int
+) -> Callable[[Counts], float]:
+    """The bytes of the file, all of whose numbers that go have one type."""
+    width = max((weight_type(graph, axis.producer.node).itemsize for axis in axes), default=4)
+    whole, now = stored_bytes(graph), costs.total_parameters({})
+    return lambda kept: whole + width * (costs.total_parameters(kept) + more - now)
+
+
+def new_biases(axes: Sequence[Axis]) -> int:
+    """Parameters that a refit may add: readers without a bias get one."""
+    readers = [reader for axis in axes for reader in axis.readers if reader.bias is None]
+    return sum({reader.node.output[0]: len(reader.scale) for reader in readers}.values())
+
+
+def refuse_too_little(kind: str, limit: int, least: float) -> None:
+    """OptionError if not even one unit in each layer is within a limit."""
+    if least > limit * (1 + SHARE_SLACK):
+        raise OptionError(
+            f"--max-{kind}: {limit:,} {UNITS[kind]} are too few, with one unit left in each layer "
+            f"the model still has {int(least):,}"
+        )

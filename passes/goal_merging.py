@@ -1,0 +1,290 @@
+"""Merge so that the whole model meets a goal, with as little left as possible.
+
+    size      counts of least error whose cost is within the limit; once
+    latency   the same, the limit on multiply-adds being lowered until a network of these shapes is
+              quick enough; once merged, it is measured again
+    loss      counts of least cost whose errors √Σ E² are within a budget; it is corrected by what
+              the merged network loses on rows kept for choosing, a few times
+
+A loss is decided with some caution (`paired_losses`), so that rows never used before agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onnxfde.errors import DataError, GoalMissed, VerificationError
+from onnxfde.graph.model import Graph
+from onnxfde.neurons.spending import Spending
+from onnxfde.numbers import Indices
+from onnxfde.options import LOSS_GOALS, SIZE_GOALS, GoalKind, Limit, latency_limit
+from onnxfde.passes.goal_costs import allowed_size, refuse_too_little, size_of_model
+from onnxfde.passes.goal_search import GoalSearch
+from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.result import Context, PassResult
+from onnxfde.running.input_source import InputSource
+from onnxfde.running.paired_losses import Loss, drop_loss, error_loss
+from onnxfde.running.run_size import sized_to_compare
+from onnxfde.running.side_by_side import SideBySide
+
+MOST_TRIES = 4
+"""How often a network is merged in search of a loss at most. Chosen: a target then costs at most
+about three times as much as one ε; not tuned."""
+MORE_TRIES = 8
+"""The same for small networks, in which one neuron more or less is a large step."""
+SMALL = 50_000
+"""Parameters of a network that is small in this sense. Chosen."""
+NEAR_ENOUGH = 0.96
+"""A loss of this share of what is allowed is not worth another try. Chosen; not tuned."""
+AIM = 0.98
+"""The share of the allowed loss that is aimed at. Chosen; not tuned."""
+FIRST_DROP_BUDGET = 0.1
+"""The error of the outputs with which a search for a drop begins. Chosen."""
+LARGEST_STEP = 3.0
+"""By which factor a budget changes at most between two tries. Chosen."""
+FEWEST_ROWS_FOR_LOSS = 200
+"""Rows of data without which a loss cannot be aimed at: 128 to fit to, 32 to choose by. Chosen."""
+LATENCY_TRIES = 6
+"""How many shapes are timed at most in search of a latency. Chosen; not tuned."""
+
+
+@dataclass(frozen=True)
+class LayerSpent:
+    """What one layer gives, and what that costs."""
+
+    name: str
+    before: int
+    after: int
+    error: float
+    """The error of the outputs if this layer alone had fewer units, by its curve."""
+    error_share: float
+    """Its share of the squared errors of all layers."""
+    saved: float
+    """Parameters (or multiply-adds) that are saved if this layer alone had fewer units."""
+    saving_share: float
+
+
+@dataclass(frozen=True)
+class GoalOutcome:
+    """What was asked for of the whole model, and how it was searched for."""
+
+    kind: GoalKind
+    limit: float
+    """In parameters, multiply-adds, bytes, milliseconds or as a share of the time, or the loss."""
+    chosen_by: float | None = None
+    """What the result has on rows kept for choosing, if it is a loss; else its size or time."""
+    tries: int = 1
+    spent: tuple[LayerSpent, ...] = ()
+    reached: float | None = None
+    """What the result has in the end: on rows never used before, if it is a loss."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Counts, the network with them, and what it loses."""
+
+    counts: Indices
+    result: PassResult
+    budget: float = math.inf
+    loss: Loss | None = None
+    worst: float = 0.0
+    """What it is likely to lose at most on other rows."""
+
+
+@dataclass(frozen=True)
+class GoalMerging:
+    """Merges until a goal is met."""
+
+    merge: MergeNeurons
+    kind: GoalKind
+    limit: Limit | str
+
+    @classmethod
+    def of(cls, merge: MergeNeurons) -> GoalMerging | None:
+        """What a user asked for, if it is a goal."""
+        kind = merge.goal
+        if kind is None:
+            return None
+        return cls(merge.without_goal(), kind, getattr(merge, f"max_{kind}"))
+
+    def apply(self, original: Graph, context: Context) -> tuple[PassResult, GoalOutcome]:
+        """The network that meets the goal; OptionError or GoalMissed if none can."""
+        if self.kind in LOSS_GOALS:
+            return self.within_loss(original, context)
+        search = GoalSearch(self.merge, original, context, f"--max-{self.kind}")
+        return self.within_size(search) if self.kind in SIZE_GOALS else self.within_latency(search)
+
+    def within_size(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
+        """The least error with a size that is allowed."""
+        assert not isinstance(self.limit, str)
+        limit = allowed_size(self.kind, self.limit, search.original)
+        size = size_of_model(self.kind, search.lossless.graph)
+        if size <= limit or not search.axes:
+            return search.lossless, GoalOutcome(self.kind, limit, size, 0)
+        spending, aim = search.spending(self.kind), float(limit)
+        for tries in range(1, MOST_TRIES + 1):
+            counts = spending.under(aim)
+            refuse_too_little(self.kind, limit, spending.cost(counts) + limit - aim)
+            found = search.merged(counts)
+            size = size_of_model(self.kind, found.graph)
+            if size <= limit:
+                return found, GoalOutcome(
+                    self.kind, limit, size, tries, spent(search, spending, counts)
+                )
+            aim -= size - limit
+        raise GoalMissed(f"--max-{self.kind} {limit:,} was not reached: {size:,} are left")
+
+    def within_latency(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
+        """The least error with a time that is allowed."""
+        assert isinstance(self.limit, str)
+        limit, latency = latency_limit(self.limit)[0], search.context.latency
+        assert latency is not None
+        taken = latency(search.lossless.graph)
+        if taken <= limit or not search.axes:
+            return search.lossless, GoalOutcome("latency", limit, taken, 0)
+        spending = search.spending("macs")
+        whole, share = spending.cost(spending.start), 1.0
+        counts, tries = spending.start, 0
+        while taken > limit and tries < LATENCY_TRIES:
+            share, tries = share * max(min(limit / taken * AIM, AIM), 1 / LARGEST_STEP), tries + 1
+            counts = spending.under(share * whole)
+            taken = latency(search.skeleton(counts))
+            search.context.progress.note(f"note: {share:.0%} of the multiply-adds: {taken:.3g}")
+        if taken > limit:
+            raise GoalMissed(self.too_slow(limit, taken))
+        found = search.merged(counts)
+        taken = latency(found.graph)
+        return found, GoalOutcome("latency", limit, taken, tries, spent(search, spending, counts))
+
+    def too_slow(self, limit: float, taken: float) -> str:
+        """That a network cannot be made quick enough."""
+        return (
+            f"--max-latency {self.limit} was not reached: with {LATENCY_TRIES} sizes the quickest "
+            f"takes {taken:.3g}, and {limit:.3g} is allowed (times vary: try again, or allow more)"
+        )
+
+    def within_loss(self, original: Graph, context: Context) -> tuple[PassResult, GoalOutcome]:
+        """The fewest parameters with a loss that is allowed."""
+        inputs = context.inputs
+        chooser = LossChooser.of(self.kind, original, inputs)
+        fitting = replace(context, inputs=chooser.inputs)
+        search = GoalSearch(self.merge, original, fitting, f"--max-{self.kind}")
+        limit = float(self.limit)
+        best, tries = Attempt(np.zeros(0, np.intp), search.lossless), 0
+        if not search.axes:
+            return search.lossless, GoalOutcome(self.kind, limit, 0.0, 0)
+        spending = search.spending("params")
+        best = replace(best, counts=spending.start)
+        for attempt in self.attempts(search, spending, chooser, limit):
+            tries += 1
+            cheaper = spending.cost(attempt.counts) < spending.cost(best.counts)
+            if attempt.worst <= limit and cheaper:
+                best = attempt
+        found = best.loss.value if best.loss else 0.0
+        steps = spent(search, spending, best.counts)
+        return best.result, GoalOutcome(self.kind, limit, found, tries, steps)
+
+    def attempts(
+        self, search: GoalSearch, spending: Spending, chooser: LossChooser, limit: float
+    ) -> Iterator[Attempt]:
+        """Networks with budgets that come closer and closer to what is allowed."""
+        budget = limit if self.kind == "error" else FIRST_DROP_BUDGET
+        most = MORE_TRIES if spending.cost(spending.start) <= SMALL else MOST_TRIES
+        tried: list[Attempt] = []
+        while len(tried) < most:
+            counts = spending.within(budget)
+            if any(np.array_equal(counts, other.counts) for other in tried):
+                return
+            result = search.merged(counts, 1 / (most - len(tried)))
+            loss = chooser.loss(result.graph)
+            attempt = Attempt(counts, result, budget, loss, loss.expected(chooser.verdict_rows))
+            tried.append(attempt)
+            search.context.progress.note(
+                f"note: try {len(tried)}: {spending.cost(counts):,.0f} parameters, loss "
+                f"{loss.value:.3g} (at most {attempt.worst:.3g}) of {limit:g}"
+            )
+            yield attempt
+            if NEAR_ENOUGH * limit <= attempt.worst <= limit:
+                return
+            budget = next_budget(tried, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class LossChooser:
+    """Measures what networks lose on rows that are kept for choosing."""
+
+    kind: str
+    side_by_side: SideBySide
+    inputs: InputSource
+    """What is left to fit to, and the rows to choose by in the place of those for the verdict."""
+    verdict_rows: int
+
+    @classmethod
+    def of(cls, kind: str, original: Graph, inputs: InputSource) -> LossChooser:
+        """Part the data once more; DataError if there is too little of it, or labels do not fit."""
+        chosen, given = inputs.parted(), inputs.data.rows if inputs.data else 0
+        judging = inputs.verdict.rows if inputs.verdict else 0
+        if given + judging < FEWEST_ROWS_FOR_LOSS or chosen.verdict in (None, inputs.verdict):
+            raise DataError(
+                f"--max-{kind} needs rows to fit to, to choose by and to judge by: give at least "
+                f"{FEWEST_ROWS_FOR_LOSS} rows of --data, not {given + judging}"
+            )
+        assert chosen.verdict is not None
+        samples = sized_to_compare(chosen.verdict, original)
+        found = cls(kind, SideBySide(original, samples, clock=inputs.clock), chosen, judging)
+        found.loss(original)
+        return found
+
+    def loss(self, graph: Graph) -> Loss:
+        """What a network loses."""
+        found = self.side_by_side.compare(graph)
+        if found.verification.unverified:
+            reason = found.verification.unverified
+            raise VerificationError(f"--max-{self.kind} cannot be measured: {reason}")
+        samples = self.side_by_side.samples
+        labels = None if isinstance(samples, str) else samples.labels
+        if self.kind == "error":
+            return error_loss(found.before, found.after)
+        return drop_loss(found.before, found.after, labels)
+
+
+def next_budget(tried: list[Attempt], limit: float) -> float:
+    """The next budget: between the last that was enough and the first that was not."""
+    good = [a for a in tried if a.worst <= limit]
+    bad = [a for a in tried if a.worst > limit]
+    if good and bad:
+        low, high = max(good, key=lambda a: a.budget), min(bad, key=lambda a: a.budget)
+        return between(low, high, AIM * limit)
+    last = tried[-1]
+    step = AIM * limit / last.worst if last.worst > 0 else LARGEST_STEP
+    return last.budget * min(max(step, 1 / LARGEST_STEP), LARGEST_STEP)
+
+
+def between(low: Attempt, high: Attempt, wanted: float) -> float:
+    """A budget at which the loss is what is wanted, if both grow by powers; not too near an end."""
+    place = 0.5
+    if 0 < low.worst < wanted < high.worst:
+        place = math.log(wanted / low.worst) / math.log(high.worst / low.worst)
+    place = min(max(place, 0.15), 0.85)
+    return math.exp((1 - place) * math.log(low.budget) + place * math.log(high.budget))
+
+
+def spent(search: GoalSearch, spending: Spending, counts: Indices) -> tuple[LayerSpent, ...]:
+    """What each layer gives, and what that costs."""
+    alone = [
+        np.where(np.arange(len(counts)) == i, counts, spending.start) for i in range(len(counts))
+    ]
+    saved = np.array([spending.cost(spending.start) - spending.cost(one) for one in alone])
+    errors = np.array([c.network[k] for c, k in zip(search.curves, counts, strict=True)])
+    squares = errors**2 / max(float(np.sum(errors**2)), np.finfo(np.float64).tiny)
+    shares = saved / max(float(saved.sum()), 1.0)
+    return tuple(
+        LayerSpent(c.axis.name, c.axis.units, int(k), float(e), float(q), float(s), float(h))
+        for c, k, e, q, s, h in zip(
+            search.curves, counts, errors, squares, saved, shares, strict=True
+        )
+    )

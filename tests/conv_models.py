@@ -1,0 +1,117 @@
+"""Small convolutional networks for tests, and images that they see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxfde.graph.protos import ModelProto
+from tests.models import Array, build
+
+IMAGES = "float[N,3,8,8] x"
+SIGNALS = "float[N,2,32] x"
+
+
+def normal(*shape: int, seed: int = 0) -> Array:
+    """Random weights that keep the size of what they read."""
+    wide = np.sqrt(np.prod(shape[1:]))
+    drawn = np.random.default_rng([seed, *shape]).normal(size=shape)
+    return np.asarray(drawn / wide, np.float32)
+
+
+def alike(*shape: int, kinds: int, seed: int = 0) -> Array:
+    """Filters of a few kinds, each a little different from the others of its kind."""
+    rng = np.random.default_rng([seed, kinds])
+    first = np.resize(normal(kinds, *shape[1:], seed=seed), shape)
+    return (first * rng.uniform(0.5, 2, (shape[0], *[1] * (len(shape) - 1)))
+            + 0.15 * normal(*shape, seed=seed + 1)).astype(np.float32)  # fmt: skip
+
+
+def images(count: int, seed: int = 0, shape: tuple[int, ...] = (3, 8, 8)) -> Array:
+    """Random maps in which neighbours are alike."""
+    drawn = np.random.default_rng(seed).normal(size=(count, *shape))
+    for axis in range(2, drawn.ndim):
+        drawn = (drawn + np.roll(drawn, 1, axis) + np.roll(drawn, 2, axis)) / np.sqrt(3)
+    return drawn.astype(np.float32)
+
+
+def residual(**replaced: Any) -> ModelProto:
+    """Stem → a block around which a shortcut leads → 24 channels → mean → Gemm.
+
+    Its axes are 'wide' (16 channels) and 'last' (24).
+    """
+    weights = {
+        "S": normal(8, 3, 3, 3),
+        "W": alike(16, 8, 3, 3, kinds=5),
+        "b": normal(16),
+        "V": normal(8, 16, 3, 3),
+        "c": normal(8),
+        "L": alike(24, 8, 3, 3, kinds=7),
+        "G": normal(4, 24),
+        **replaced,
+    }
+    return build(
+        "[stem] s = Conv <pads = [1, 1, 1, 1]> (x, S) t = Relu(s) "
+        "[wide] h = Conv <pads = [1, 1, 1, 1]> (t, W, b) r = Relu(h) "
+        "[back] m = Conv <pads = [1, 1, 1, 1]> (r, V, c) [sum] a = Add(t, m) u = Relu(a) "
+        "[last] k = Conv <strides = [2, 2]> (u, L) l = Relu(k) "
+        "g = GlobalAveragePool(l) f = Flatten(g) [head] y = Gemm <transB = 1> (f, G)",
+        inputs=IMAGES,
+        outputs="float[N,4] y",
+        **weights,
+    )
+
+
+def with_branches() -> ModelProto:
+    """Two convolutions read the 16 channels of 'wide'."""
+    return build(
+        "[wide] h = Conv(x, W) r = Relu(h) "
+        "[one] p = Conv(r, P) [two] q = Conv <pads = [1, 1, 1, 1]> (r, Q) "
+        "g = GlobalAveragePool(p) e = GlobalMaxPool(q) y = Concat <axis = 1> (g, e)",
+        inputs=IMAGES,
+        outputs="float[N,7,1,1] y",
+        W=alike(16, 3, 3, 3, kinds=5),
+        P=normal(4, 16, 1, 1),
+        Q=normal(3, 16, 3, 3),
+    )
+
+
+def of_signals() -> ModelProto:
+    """Convolutions along one axis."""
+    return build(
+        '[wide] h = Conv <auto_pad = "SAME_UPPER", strides = [2]> (x, W, b) r = Relu(h) '
+        "p = MaxPool <kernel_shape = [2], strides = [2]> (r) [back] y = Conv(p, V)",
+        inputs=SIGNALS,
+        outputs="float[N,3,L] y",
+        W=alike(16, 2, 5, kinds=4),
+        b=normal(16),
+        V=normal(3, 16, 3),
+    )
+
+
+def with_resize() -> ModelProto:
+    """Channels that are enlarged before they are read."""
+    return build(
+        '[wide] h = Conv(x, W) r = Relu(h) z = Resize <mode = "nearest"> (r, , scales) '
+        "[back] y = Conv(z, V)",
+        inputs=IMAGES,
+        outputs="float[N,3,A,B] y",
+        W=alike(16, 3, 3, 3, kinds=5),
+        scales=np.array([1, 1, 2, 2], np.float32),
+        V=normal(3, 16, 3, 3),
+    )
+
+
+def squeezed() -> ModelProto:
+    """Channels that are multiplied with what their means say (squeeze-and-excite)."""
+    return build(
+        "[wide] h = Conv(x, W) r = Relu(h) g = GlobalAveragePool(r) [inner] e = Conv(g, E) "
+        "d = Relu(e) [gate] q = Conv(d, D) s = Sigmoid(q) z = Mul(r, s) [back] y = Conv(z, V)",
+        inputs=IMAGES,
+        outputs="float[N,3,A,B] y",
+        W=normal(16, 3, 3, 3),
+        E=normal(4, 16, 1, 1),
+        D=normal(16, 4, 1, 1),
+        V=normal(3, 16, 3, 3),
+    )

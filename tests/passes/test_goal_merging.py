@@ -1,0 +1,237 @@
+"""Goals of the whole model: sizes are kept, losses are met on rows never used before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onnxfde
+from onnxfde.errors import DataError, GoalMissed, OptionError, UsageError
+from onnxfde.graph.cost import multiply_adds, one_sample
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.passes.goal_merging import GoalMerging
+from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.result import Context
+from onnxfde.report import Report
+from onnxfde.running import paired_losses
+from onnxfde.running.input_source import InputSource
+from onnxfde.running.open_files import open_data
+from tests.conv_models import images, residual
+from tests.models import Array, build, outputs_of
+
+INPUTS = "float[N,6] x"
+REFIT: Any = {"quotient": "refit"}
+
+
+def rows(count: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=(count, 6)).astype(np.float32)
+
+
+@cache
+def chain(copies: int = 1) -> ModelProto:
+    """6-24-16-3 with ReLU; each neuron of the first layer may be there several times."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.normal(size=s) / np.sqrt(s[0]) for s in ((6, 24), (24, 16), (16, 3)))
+    a, b = np.tile(a, (1, copies)), np.tile(b, (copies, 1)) / copies
+    weights = {name: w.astype(np.float32) for name, w in zip("abc", (a, b, c), strict=True)}
+    body = "[first] h = MatMul(x, a) r = Relu(h) [second] k = MatMul(r, b) q = Relu(k) "
+    return build(f"{body} [third] y = MatMul(q, c)", INPUTS, "float[N,3] y", **weights)
+
+
+def change(model: ModelProto, other: ModelProto, x: Array) -> float:
+    (old,), (new,) = outputs_of(model, x), outputs_of(other, x)
+    return float(np.linalg.norm(new - old) / np.linalg.norm(old - old.mean(axis=0)))
+
+
+def spent(report: Report) -> dict[str, int]:
+    assert report.goal is not None
+    return {one.name: one.after for one in report.goal.spent}
+
+
+@pytest.mark.parametrize("limit", [0.5, 250])
+def test_parameters_are_within_the_limit_and_little_is_wasted(limit: float) -> None:
+    report = onnxfde.optimize(chain(), max_params=limit, data=rows(500), **REFIT).report
+    most = limit if limit > 1 else int(limit * report.parameters.before)
+    assert 0.8 * most < report.parameters.after <= most
+    assert report.goal is not None
+    assert (report.goal.kind, report.goal.limit) == ("params", most)
+    assert report.goal.reached == report.parameters.after
+    assert spent(report) == {layer.name: layer.neurons_after for layer in report.layers}
+    assert sum(one.error_share for one in report.goal.spent) == pytest.approx(1, abs=1e-9)
+    assert sum(one.saving_share for one in report.goal.spent) == pytest.approx(1, abs=1e-9)
+
+
+def test_bytes_are_those_of_the_file(tmp_path: Any) -> None:
+    path = tmp_path / "out.onnx"
+    result = onnxfde.optimize(residual(), max_bytes=12_000, data=images(200), **REFIT)
+    result.save(path)
+    assert 9_000 < path.stat().st_size <= 12_000
+
+
+def test_what_lossless_merging_reaches_is_the_result() -> None:
+    report = onnxfde.optimize(chain(4), max_params=0.4, data=rows(300), **REFIT).report
+    assert report.parameters.after <= 0.4 * report.parameters.before
+    assert report.goal is not None
+    assert report.goal.tries == 0
+    assert report.verification is not None
+    assert (report.verification.relative_l2 or 0) < 1e-5
+
+
+def test_sizes_need_no_data_where_no_channels_are_fitted() -> None:
+    report = onnxfde.optimize(chain(), max_params=0.5, **REFIT).report
+    assert report.parameters.after <= 0.5 * report.parameters.before
+    assert report.assumed
+
+
+@pytest.mark.parametrize(("quotient", "limits"), [("refit", (0.5, 0.3)), ("minimal", (0.3, 0.1))])
+def test_an_error_is_met_on_rows_never_seen(quotient: Any, limits: tuple[float, float]) -> None:
+    sizes = []
+    for limit in limits:
+        result = onnxfde.optimize(chain(), max_error=limit, data=rows(800), quotient=quotient)
+        goal = result.report.goal
+        assert goal is not None
+        assert goal.reached is not None
+        assert 0.5 * limit < goal.reached <= limit
+        assert change(chain(), result.model, rows(2000, seed=9)) <= 1.1 * limit
+        sizes.append(result.report.parameters.after)
+    assert sizes[0] < sizes[1] < result.report.parameters.before
+
+
+def test_an_error_that_allows_nothing_is_met_by_the_original() -> None:
+    report = onnxfde.optimize(chain(), max_error=1e-4, data=rows(300), **REFIT).report
+    assert report.unchanged == "nothing merges within --max-error 0.0001"
+    assert report.goal is not None
+    assert (report.goal.reached, report.parameters.after) == (0.0, report.parameters.before)
+
+
+def test_an_error_of_convolutions_is_met() -> None:
+    result = onnxfde.optimize(residual(), max_error=0.25, data=images(400), align=1, **REFIT)
+    goal = result.report.goal
+    assert goal is not None
+    assert goal.reached is not None
+    assert goal.reached <= 0.25
+    assert result.report.parameters.after < 0.95 * result.report.parameters.before
+    assert change(residual(), result.model, images(500, seed=5)) <= 1.1 * 0.25
+
+
+def test_the_same_run_gives_the_same_bytes() -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((6, 8), (8, 2)))
+    body = "h = MatMul(x, a) r = Relu(h) y = MatMul(r, b)"
+    narrow = build(body, INPUTS, "float[N,2] y", a=a, b=b)
+    made = [
+        onnxfde.optimize(narrow, max_error=0.3, data=rows(300)).model.SerializeToString()
+        for _ in range(2)
+    ]
+    assert made[0] == made[1]
+
+
+def test_points_of_accuracy_are_kept() -> None:
+    x = rows(3000)
+    labels = outputs_of(chain(), x)[0].argmax(axis=1)
+    result = onnxfde.optimize(chain(), max_drop=3.0, data={"x": x, "y": labels}, **REFIT)
+    goal, seen = result.report.goal, result.report.verification
+    assert goal is not None
+    assert seen is not None
+    assert goal.reached is not None
+    assert goal.reached == pytest.approx(100 * (1 - (seen.metric_after or 0)), abs=1e-9)
+    assert 0 < goal.reached <= 3.0
+    assert result.report.parameters.after < result.report.parameters.before
+
+
+def test_the_squared_error_rises_by_no_more_than_allowed() -> None:
+    x = rows(2000)
+    noise = np.random.default_rng(1).normal(size=(2000, 3))
+    targets = outputs_of(chain(), x)[0] + 0.3 * noise
+    result = onnxfde.optimize(chain(), max_drop=20.0, data={"x": x, "y": targets}, **REFIT)
+    seen = result.report.verification
+    assert seen is not None
+    assert (seen.metric_after or 0) <= 1.2 * (seen.metric_before or 0)
+    assert result.report.parameters.after < result.report.parameters.before
+
+
+def test_a_goal_that_is_missed_on_the_verdict_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paired_losses, "CAUTION", -30.0)
+    with pytest.raises(GoalMissed, match=r"--max-error 0.1 was not met: 0\.\d+ on 80 rows"):
+        onnxfde.optimize(chain(), max_error=0.1, data=rows(400), **REFIT)
+
+
+def test_a_limit_below_one_unit_in_each_layer_is_refused() -> None:
+    with pytest.raises(OptionError, match="--max-params: 5 parameters are too few"):
+        onnxfde.optimize(chain(), max_params=5, data=rows(200), **REFIT)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"max_error": 0.1}, UsageError, "--max-error is about real inputs: give --data"),
+        ({"max_drop": 1.0}, UsageError, "--max-drop is about real inputs: give --data with labels"),
+        ({"max_error": 0.1, "data": rows(150)}, DataError, "at least 200 rows of --data"),
+        ({"max_drop": 1.0, "data": rows(400)}, DataError, "needs labels or targets"),
+        ({"max_error": 0.1, "data": rows(400), "verify": False}, UsageError, "drop --no-verify"),
+        ({"max_error": 0.0, "data": rows(400)}, UsageError, "--eps 0 merges without loss"),
+        ({"max_drop": -1.0, "data": rows(400)}, UsageError, "not between 0 and 100"),
+        ({"max_error": 0.1, "keep": 0.5}, UsageError, "cannot be combined"),
+        ({"max_params": 0.5, "max_macs": 0.5}, UsageError, "cannot be combined"),
+        ({"max_bytes": 500, "int8": "dynamic"}, UsageError, "limit --max-params"),
+        ({"max_latency": "fast"}, UsageError, "give milliseconds or a share below 100%"),
+        ({"max_latency": "120%"}, UsageError, "give milliseconds or a share below 100%"),
+        ({"max_params": 0.5, "semantics": "paper"}, UsageError, "needs --semantics budget"),
+    ],
+)
+def test_goals_that_make_no_sense_are_refused(
+    options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        onnxfde.optimize(chain(), **options)
+
+
+def test_labels_that_do_not_fit_are_refused_before_anything_is_merged() -> None:
+    with pytest.raises(DataError, match="runs from 0 to 7, the classes are 0 to 2"):
+        onnxfde.optimize(chain(), max_drop=1.0, data={"x": rows(400), "y": np.arange(400) % 8})
+
+
+def timed_by_work(share: float, model: ModelProto, data: Array) -> tuple[Graph, float, int]:
+    """A goal of latency on a machine whose time is the multiply-adds."""
+    graph = Graph(model)
+
+    def work(network: Graph) -> float:
+        found = multiply_adds(network.model, one_sample(network))
+        whole = multiply_adds(model, one_sample(graph))
+        assert found is not None
+        assert whole is not None
+        return found / whole
+
+    source, _ = open_data(graph, data, (-1, 1))
+    context = replace(Context(InputSource(source.limits, source.data)), latency=work)
+    goal = GoalMerging.of(MergeNeurons(max_latency=f"{100 * share:g}%", quotient="refit"))
+    assert goal is not None
+    result, outcome = goal.apply(graph, context)
+    assert outcome.chosen_by is not None
+    return result.graph, outcome.chosen_by, outcome.tries
+
+
+def test_a_latency_is_searched_by_shapes() -> None:
+    graph, taken, tries = timed_by_work(0.6, residual(), images(200))
+    assert 0.4 < taken <= 0.6
+    assert tries >= 1
+    assert graph.model != residual()
+
+
+def test_a_latency_that_nothing_reaches_is_missed() -> None:
+    with pytest.raises(GoalMissed, match="--max-latency 1% was not reached"):
+        timed_by_work(0.01, residual(), images(200))
+
+
+def test_a_model_that_is_quick_enough_is_merged_without_loss_only() -> None:
+    report = onnxfde.optimize(chain(2), max_latency="1000", data=rows(300), **REFIT).report
+    assert report.goal is not None
+    assert report.goal.tries == 0
+    assert report.layers[0].neurons_after == 24

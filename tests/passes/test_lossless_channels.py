@@ -1,0 +1,182 @@
+"""Channels that do nothing go, and nothing changes: over random graphs, in onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxfde.graph.find_axes import find_axes, read_again
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto, NodeProto
+from onnxfde.numbers import Array
+from onnxfde.passes.lossless_channels import remove_units
+from onnxfde.passes.unit_facts import unit_facts
+from onnxfde.proof.value_bounds import NetworkBounds
+from onnxfde.running.runtime import load
+
+UNITS = 6
+SIDE = 7
+MIDDLES = (
+    "nothing", "Relu", "Sigmoid", "LeakyRelu", "Tanh", "MaxPool", "AveragePool", "depthwise", "Pad",
+    "BatchNormalization", "GlobalAveragePool",
+)  # fmt: skip
+
+
+def tensor(name: str, values: Array) -> TensorProto:
+    return numpy_helper.from_array(np.asarray(values, np.float32), name)
+
+
+def middle(kind: str, number: int, value: str, rng: np.random.Generator) -> tuple[Any, Any]:
+    """A node that acts on each channel by itself, and its tensors."""
+    out, name = f"m{number}", f"{kind}{number}"
+    window: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 0, 0, 1]}
+    if kind in ("MaxPool", "AveragePool"):
+        if kind == "AveragePool":
+            window["count_include_pad"] = int(rng.integers(2))
+        return helper.make_node(kind, [value], [out], name, **window), []
+    if kind == "depthwise":
+        weight = rng.standard_normal((UNITS, 1, 3, 3))
+        bias = rng.standard_normal(UNITS)
+        weight[1], bias[1] = weight[2], bias[2]
+        pads = [int(rng.integers(2))] * 4
+        node = helper.make_node(
+            "Conv", [value, f"{name}w", f"{name}b"], [out], name, group=UNITS, pads=pads
+        )
+        return node, [tensor(f"{name}w", weight), tensor(f"{name}b", bias)]
+    if kind == "Pad":
+        border = numpy_helper.from_array(np.array([0, 0, 1, 0, 0, 0, 0, 1]), f"{name}p")
+        return helper.make_node("Pad", [value, f"{name}p"], [out], name), [border]
+    if kind == "BatchNormalization":
+        names = [f"{name}{i}" for i in range(4)]
+        arrays = [rng.uniform(0.5, 2, UNITS) for _ in names]
+        for array in arrays:
+            array[1] = array[2]
+        node = helper.make_node(kind, [value, *names], [out], name)
+        return node, [tensor(n, a) for n, a in zip(names, arrays, strict=True)]
+    return helper.make_node(kind, [value], [out], name), []
+
+
+def network(seed: int, kinds: list[str], reader: dict[str, Any], producer: dict[str, Any]) -> Graph:
+    """Conv with planted channels → nodes in between → Conv."""
+    rng = np.random.default_rng(seed)
+    rows, bias = rng.standard_normal((UNITS, 2, 3, 3)), rng.standard_normal(UNITS)
+    rows[0], bias[0] = 0, rng.choice([-1.0, 0.0, 1.0])
+    rows[1], bias[1] = rows[2], bias[2]
+    rows[3], bias[3] = 2 * rows[2], 2 * bias[2]
+    rows[4] = 0
+    weights = [tensor("w", rows), tensor("b", bias)]
+    nodes: list[NodeProto] = [helper.make_node("Conv", ["x", "w", "b"], ["h"], "first", **producer)]
+    value = "h"
+    for number, kind in enumerate(k for k in kinds if k != "nothing"):
+        node, more = middle(kind, number, value, rng)
+        nodes.append(node)
+        weights += more
+        value = node.output[0]
+    kernel = (1, 1) if "GlobalAveragePool" in kinds else (2, 3)
+    weights.append(tensor("v", rng.standard_normal((3, UNITS, *kernel))))
+    nodes.append(helper.make_node("Conv", [value, "v"], ["y"], "second", **reader))
+    return Graph(made_model(nodes, weights))
+
+
+def made_model(nodes: list[NodeProto], weights: list[TensorProto]) -> ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, SIDE, SIDE])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", None, None, None])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    return model
+
+
+def without_idle_channels(graph: Graph, limits: tuple[float, float] | None) -> tuple[Graph, int]:
+    """The graph after removal, and how many channels are left."""
+    work = graph.copied()
+    (axis,), _ = find_axes(work)
+    bounds = None if limits is None else NetworkBounds(graph, {"x": limits})
+    left = remove_units(work, read_again(work, axis), unit_facts(work, axis, bounds))
+    onnx.checker.check_model(work.model, full_check=True)
+    return work, left.units
+
+
+def largest_change(before: Graph, after: Graph, limits: tuple[float, float]) -> float:
+    x = np.random.default_rng(1).uniform(*limits, (4, 2, SIDE, SIDE)).astype(np.float32)
+    old, new = (load(g.model, None).run({"x": x})[0] for g in (before, after))
+    assert old.shape == new.shape
+    return float(np.abs(new - old).max() / max(np.abs(old).max(), 1.0))
+
+
+windows = st.fixed_dictionaries(
+    {
+        "pads": st.lists(st.integers(0, 2), min_size=4, max_size=4),
+        "strides": st.lists(st.integers(1, 2), min_size=2, max_size=2),
+        "dilations": st.lists(st.integers(1, 2), min_size=2, max_size=2),
+    }
+)
+same = st.sampled_from([{"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER", "strides": [2, 2]}])
+chains = st.lists(st.sampled_from(MIDDLES), max_size=3).filter(
+    lambda kinds: "GlobalAveragePool" not in kinds[:-1]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), chains, windows | same, st.booleans())
+def test_removing_idle_channels_changes_no_output(
+    seed: int, kinds: list[str], reader: dict[str, Any], ranged: bool
+) -> None:
+    if "GlobalAveragePool" in kinds:
+        reader = {}
+    if len(kinds) == 3 and "depthwise" in kinds and "pads" in reader:
+        reader = {**reader, "pads": [2, 2, 2, 2]}
+    graph = network(seed, kinds, reader, {"pads": [1, 1, 1, 1]})
+    limits = (0.0, 1.0) if ranged else None
+    smaller, units = without_idle_channels(graph, limits)
+    assert units < UNITS, "a channel that is there twice goes whatever is between"
+    assert largest_change(graph, smaller, limits or (-3.0, 3.0)) <= 2e-6
+
+
+def test_constant_goes_into_the_bias_only_without_padding() -> None:
+    """Sigmoid of 0 is 1/2 inside and 0 beyond the border."""
+    left = {
+        name: without_idle_channels(network(0, ["Sigmoid"], {"pads": pads}, {}), None)[1]
+        for name, pads in (("bare", [0] * 4), ("padded", [0, 1, 0, 0]))
+    }
+    assert left["bare"] == 3  # 0 and 4 are constants, 1 is 2; 3 = 2·2 is another function
+    assert left["padded"] == 5
+
+
+def test_multiples_go_where_positive_factors_can_be_taken_out() -> None:
+    for kinds, units in ((["Relu"], 1 + 1), (["Tanh"], 2 + 1), (["Relu", "MaxPool"], 1 + 1)):
+        assert without_idle_channels(network(0, kinds, {}, {}), None)[1] == units, kinds
+
+
+def test_sums_of_other_channels_go_where_nothing_bends_them() -> None:
+    graph = network(3, ["AveragePool"], {"pads": [1, 1, 1, 1]}, {})
+    rows = numpy_helper.to_array(graph.model.graph.initializer[0]).copy()
+    bias = numpy_helper.to_array(graph.model.graph.initializer[1]).copy()
+    rows[5], bias[5] = rows[2] - rows[0] / 2, bias[2] - bias[0] / 2
+    graph.model.graph.initializer[0].CopyFrom(tensor("w", rows))
+    graph.model.graph.initializer[1].CopyFrom(tensor("b", bias))
+    smaller, units = without_idle_channels(Graph(graph.model), None)
+    assert units <= 3
+    assert largest_change(graph, smaller, (-3, 3)) <= 2e-6
+
+
+@pytest.mark.parametrize("reach", [0.1, 10.0])
+def test_bounds_hold_in_their_range_only(reach: float) -> None:
+    """A ReLU that no input in the range switches on goes, and another range brings it back."""
+    graph = network(5, ["Relu"], {"pads": [1, 1, 1, 1]}, {})
+    bias = numpy_helper.to_array(graph.model.graph.initializer[1]).copy()
+    bias[5] = -5.0
+    graph.model.graph.initializer[1].CopyFrom(tensor("b", bias))
+    _, units = without_idle_channels(Graph(graph.model), (0.0, reach))
+    anywhere = without_idle_channels(Graph(graph.model), None)[1]
+    assert (units < anywhere) == (reach == 0.1)

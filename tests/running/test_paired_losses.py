@@ -1,0 +1,87 @@
+"""Losses of a model beside the original: their size, and how far they are to be trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxfde.errors import DataError
+from onnxfde.running.paired_losses import Loss, drop_loss, error_loss
+from onnxfde.running.samples import Samples
+from onnxfde.running.verification import measure
+from tests.models import Array
+
+
+def outputs(rows: int, seed: int, noise: float = 0.1) -> tuple[Array, Array]:
+    """Outputs of a model and of one that is a little different, not equally on all rows."""
+    rng = np.random.default_rng(seed)
+    old = rng.normal(size=(rows, 3))
+    return old, old + noise * rng.normal(size=(rows, 3)) * rng.exponential(size=(rows, 1))
+
+
+def test_the_error_is_that_of_the_report() -> None:
+    old, new = outputs(200, 0)
+    known = measure([old], [new], Samples((), {}, ""), "")
+    assert error_loss([old], [new]).value == pytest.approx(known.relative_l2, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["error", "drop", "rise"])
+def test_the_standard_error_is_that_of_many_draws(kind: str) -> None:
+    """Within a quarter of the spread of 300 draws."""
+
+    def loss(seed: int) -> Loss:
+        old, new = outputs(150, seed)
+        if kind == "error":
+            return error_loss([old], [new])
+        if kind == "drop":
+            return drop_loss([old], [new], old.argmax(axis=1))
+        rng = np.random.default_rng(seed + 10_000)
+        return drop_loss([old], [new], old + rng.normal(size=old.shape))
+
+    found = [loss(seed) for seed in range(300)]
+    spread = np.std([one.value for one in found])
+    assert np.mean([one.spread for one in found]) == pytest.approx(spread, rel=0.25)
+
+
+def test_what_to_expect_elsewhere_grows_with_doubt() -> None:
+    loss = Loss(0.1, 0.01, 100)
+    assert loss.expected(10**9) == pytest.approx(0.11, rel=1e-6)
+    assert loss.expected(100) == pytest.approx(0.1 + 0.01 * np.sqrt(2), rel=1e-9)
+
+
+def test_lost_points_are_counted_row_by_row() -> None:
+    old = np.eye(4)[[0, 1, 2, 3, 0]]
+    new = np.eye(4)[[0, 1, 3, 3, 1]]
+    labels = np.array([0, 1, 2, 2, 1])
+    assert drop_loss([old], [new], labels).value == pytest.approx(100 * (3 - 3) / 5)
+    assert drop_loss([old], [new], np.array([0, 1, 2, 3, 0])).value == pytest.approx(40)
+
+
+def test_targets_give_the_rise_of_the_squared_error() -> None:
+    old, wanted = np.array([[1.0], [2.0]]), np.array([2.0, 4.0])
+    new = np.array([[0.5], [2.0]])
+    assert drop_loss([old], [new], wanted).value == pytest.approx(100 * (6.25 / 5 - 1))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (None, "needs labels or targets"),
+        (np.array([1, 2, 3, 4]), "runs from 1 to 4, classes are counted from 0: subtract 1"),
+        (np.array([0, 9, 1, 2]), "runs from 0 to 9, the classes are 0 to 3"),
+        (np.zeros((4, 2)), "are 4×2, the model's output is 4×4"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels: Array | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        drop_loss([np.eye(4)], [np.eye(4)], labels)
+
+
+def test_outputs_that_say_nothing_are_refused() -> None:
+    same = np.ones((5, 2))
+    with pytest.raises(DataError, match="the same for all rows"):
+        error_loss([same], [same])
+    with pytest.raises(DataError, match="no floating-point numbers"):
+        error_loss([np.arange(5)], [np.arange(5)])
+    with pytest.raises(DataError, match="makes no error"):
+        drop_loss([np.ones((5, 1))], [np.ones((5, 1))], np.ones(5))
