@@ -57,7 +57,7 @@ class CsvTable:
                 rows = csv.reader(stream, delimiter=separator)
                 names = tuple(name.strip() for name in next(rows))
                 refuse_header(names, path)
-                return cls(path, names, numbers(rows, names, path))
+                return cls(path, names, numeric_rows(rows, names, path))
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
         except OSError as error:
@@ -129,7 +129,7 @@ def refuse_header(names: tuple[str, ...], path: Path) -> None:
         raise DataError(f"{path} has two columns called '{twice}'")
 
 
-def numbers(rows: Iterator[list[str]], names: tuple[str, ...], path: Path) -> FloatArray:
+def numeric_rows(rows: Iterator[list[str]], names: tuple[str, ...], path: Path) -> FloatArray:
     """All rows behind the header."""
     found = array.array("d")
     for line, row in enumerate(rows, start=2):
