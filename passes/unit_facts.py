@@ -65,10 +65,11 @@ def unit_facts(graph: Graph, axis: Axis, bounds: NetworkBounds | None) -> UnitFa
     dtype = weight_type(graph, axis.producer.node)
     constant = unread(graph, axis)
     numbers = [np.zeros(reader.columns.shape) for reader in axis.readers]
-    for known in (constant_rows(graph, axis), bounds):
+    still = weightless(graph, axis)
+    for known, about in ((constant_rows(graph, axis, still), still), (bounds, ~constant)):
         if known is not None:
             seen = [window_bounds(known, reader) for reader in axis.readers]
-            found = constants(axis, seen, ROUNDOFF[dtype.name]) & ~constant
+            found = constants(axis, seen, ROUNDOFF[dtype.name]) & about & ~constant
             for own, windows in zip(numbers, seen, strict=True):
                 if windows is not None:
                     own[found] = windows.mid[found]
@@ -82,14 +83,18 @@ def unread(graph: Graph, axis: Axis) -> Mask:
     return np.asarray(np.all([~np.any(block, axis=(0, 2)) for block in blocks], axis=0))
 
 
-def constant_rows(graph: Graph, axis: Axis) -> NetworkBounds | None:
+def weightless(graph: Graph, axis: Axis) -> Mask:
+    """Units whose weights are all 0, so that they are what their bias is."""
+    return ~np.any(producer_rows(graph, axis.producer)[0], axis=1)
+
+
+def constant_rows(graph: Graph, axis: Axis, still: Mask) -> NetworkBounds | None:
     """Bounds of what follows from the biases of units without weights; None if there are none.
 
     The nodes inside an axis act on each unit by itself, so the other units do not matter: they get
-    an interval of more than one number.
+    any interval, and these bounds say nothing about them.
     """
-    rows, bias = producer_rows(graph, axis.producer)
-    still, name = ~np.any(rows, axis=1), axis.producer.value
+    name, bias = axis.producer.value, producer_rows(graph, axis.producer)[1]
     shape = graph.shape(name)
     if not still.any() or shape is None or not all(isinstance(d, int) for d in shape[1:]):
         return None

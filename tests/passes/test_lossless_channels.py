@@ -180,3 +180,14 @@ def test_bounds_hold_in_their_range_only(reach: float) -> None:
     _, units = without_idle_channels(Graph(graph.model), (0.0, reach))
     anywhere = without_idle_channels(Graph(graph.model), None)[1]
     assert (units < anywhere) == (reach == 0.1)
+
+
+def test_a_unit_without_weights_says_nothing_about_the_others() -> None:
+    """Filters that a ReLU seldom lets through stay, though one beside them has no weights."""
+    graph = network(5, ["BatchNormalization", "Relu"], {}, {})
+    for tensor_of in graph.model.graph.initializer:
+        if tensor_of.name == "BatchNormalization02":
+            tensor_of.CopyFrom(tensor("BatchNormalization02", np.full(UNITS, 5.0)))
+    smaller, units = without_idle_channels(graph, None)
+    assert units == 3  # 2 with its copy 1, 3 and 5; 0 and 4 have no weights
+    assert largest_change(graph, smaller, (-30.0, 30.0)) <= 2e-6
