@@ -116,11 +116,11 @@ class Axis:
     """In an order in which they can be computed."""
     readers: tuple[Reader, ...]
     values: dict[str, int] = field(default_factory=dict)
-    """Hidden values, and which axis of each counts the units; flattened values are not in it."""
+    """Hidden values, and which axis of each has the units."""
     flattened: dict[str, int] = field(default_factory=dict)
-    """Hidden values whose last axis has a block of so many entries for each unit."""
+    """Hidden values that have a block of so many entries for each unit along that axis."""
 
     @property
     def hidden(self) -> list[str]:
         """All values that have the units."""
-        return [*self.values, *self.flattened]
+        return list(self.values)

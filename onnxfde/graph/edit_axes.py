@@ -39,8 +39,8 @@ def keep_units(graph: Graph, axis: Axis, kept: Indices) -> Axis:
             set_group(inner.node, len(kept))
         for length in inner.lengths:
             edit.write_length(length)
-    graph.resize({name: (at, len(kept)) for name, at in axis.values.items()})
-    graph.resize({name: (-1, block * len(kept)) for name, block in axis.flattened.items()})
+    blocks = axis.flattened
+    graph.resize({n: (at, blocks.get(n, 1) * len(kept)) for n, at in axis.values.items()})
     edit.drop_unused()
     readers = tuple(narrowed(reader, kept) for reader in axis.readers)
     return replace(axis, units=len(kept), readers=readers)

@@ -91,7 +91,7 @@ def axis_of(graph: Graph, node: NodeProto, places: dict[str, int]) -> Axis:
         producer=producer,
         inner=tuple(walk.inner),
         readers=tuple(walk.readers),
-        values={name: s.axis for name, s in walk.spots.items() if s.block == 1},
+        values={name: s.axis for name, s in walk.spots.items()},
         flattened={name: s.block for name, s in walk.spots.items() if s.block > 1},
     )
 

@@ -118,6 +118,18 @@ def test_the_index_of_the_graph_follows() -> None:
     assert all(graph.shape(name) == fresh.shape(name) for name in axis.values)
 
 
+def test_recorded_shapes_of_flattened_units_on_another_axis_than_the_last() -> None:
+    model = between(
+        "f = Flatten(h) p = Unsqueeze(f, two) q = Relu(p) r = Squeeze(q, two)",
+        "y = Gemm <transB = 1> (r, V, c)",
+        two=np.array([2]),
+        V=normal(OUTPUTS, UNITS * 64),
+        outputs="float[N,3] y",
+    )
+    model.graph.value_info.append(helper.make_tensor_value_info("q", 1, ["N", UNITS * 64, 1]))
+    assert recorded(narrow(model)) == {"q": ["N", FEWER * 64, 1]}
+
+
 def test_keeping_all_units_changes_nothing() -> None:
     graph, axis = only_axis(documented_model())
     before = copy(graph.model)

@@ -384,7 +384,7 @@ def test_what_an_axis_says() -> None:
     ]
     assert [len(inner.ports) for inner in axis.inner] == [4, 0, 1, 0, 0]
     assert [inner.depthwise for inner in axis.inner] == [False, False, True, False, False]
-    assert axis.values == {"h": 1, "n": 1, "a": 1, "d": 1}
+    assert axis.values == dict.fromkeys("hnadfr", 1)
     assert axis.flattened == {"f": 36, "r": 36}
     rows, bias = producer_rows(graph, axis.producer)
     np.testing.assert_array_equal(rows, WEIGHTS["W"].reshape(UNITS, -1))
