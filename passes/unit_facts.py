@@ -163,5 +163,7 @@ def inner_parameters(graph: Graph, axis: Axis) -> FloatArray:
     for port in (port for inner in axis.inner for port in inner.ports):
         constant = graph.constant(port.node.input[port.place])
         assert constant is not None
-        found.append(np.moveaxis(constant.array, port.dim, 0).reshape(axis.units, -1))
+        entries = np.moveaxis(constant.array, port.dim, 0)
+        blocks = entries.reshape(-1, axis.units, port.run, *entries.shape[1:])
+        found.append(np.moveaxis(blocks, 1, 0).reshape(axis.units, -1))
     return np.hstack(found)

@@ -19,6 +19,8 @@ from onnxfde.passes.lossless_channels import remove_units
 from onnxfde.passes.unit_facts import unit_facts
 from onnxfde.proof.value_bounds import NetworkBounds
 from onnxfde.running.runtime import load
+from tests.graph.axis_cases import between, image, normal
+from tests.models import outputs_of
 
 UNITS = 6
 SIDE = 7
@@ -191,3 +193,23 @@ def test_a_unit_without_weights_says_nothing_about_the_others() -> None:
     smaller, units = without_idle_channels(graph, None)
     assert units == 3  # 2 with its copy 1, 3 and 5; 0 and 4 have no weights
     assert largest_change(graph, smaller, (-30.0, 30.0)) <= 2e-6
+
+
+@pytest.mark.parametrize(("constants", "left"), [((1, 2, 3, 4, 5, 6), 6), ((1, 2, 3, 1, 2, 3), 3)])
+def test_equal_filters_whose_flattened_maps_are_scaled(
+    constants: tuple[float, ...], left: int
+) -> None:
+    """With channels last, the constants of one channel are far apart."""
+    model = between(
+        "t = Transpose <perm = [0, 2, 3, 1]> (h) f = Flatten(t) r = Mul(f, k)",
+        "y = Gemm <transB = 1> (r, V, c)",
+        W=np.repeat(normal(1, 2, 3, 3), UNITS, axis=0),
+        b=np.ones(UNITS, np.float32),
+        k=np.tile(np.array(constants, np.float32), 64),
+        V=normal(3, UNITS * 64),
+        outputs="float[N,3] y",
+    )
+    smaller, units = without_idle_channels(Graph(model), None)
+    old, new = (outputs_of(m, image())[0] for m in (model, smaller.model))
+    assert units == left
+    np.testing.assert_allclose(new, old, rtol=0, atol=1e-5)
