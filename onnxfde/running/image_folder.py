@@ -53,8 +53,8 @@ class ImageFolder:
     folder: Path
     files: tuple[Path, ...]
     """Those that are read."""
-    found: int
-    """How many there are."""
+    found: tuple[Path, ...]
+    """All that there are."""
     wanted: ImageInput
     size: tuple[int, int]
     """Height and width that every image gets."""
@@ -83,19 +83,19 @@ class ImageFolder:
             raise DataError(f"{files[0]} is too large to be tried out ({size[0]}×{size[1]} pixels)")
         pick = evenly_spread(len(files), max(min(most_rows(width), len(files)), 1))
         used = tuple(files[i] for i in pick)
-        return cls(folder, used, len(files), wanted, (size[0], size[1]), fixed)
+        return cls(folder, used, tuple(files), wanted, (size[0], size[1]), fixed)
 
     @property
     def source(self) -> str:
         """What reports call these images."""
-        part = f"{len(self.files):,} of its " if len(self.files) < self.found else ""
+        part = f"{len(self.files):,} of its " if len(self.files) < len(self.found) else ""
         classes = f" in {len(self.classes)} classes" if self.classes else ""
-        return f"{self.folder} ({part}{self.found:,} images{classes})"
+        return f"{self.folder} ({part}{len(self.found):,} images{classes})"
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The subfolders, if each image lies in one of several."""
-        places = [file.relative_to(self.folder).parts for file in self.files]
+        """The subfolders, also of images that are not read, if each lies in one of several."""
+        places = [file.relative_to(self.folder).parts for file in self.found]
         names = sorted({parts[0] for parts in places})
         return tuple(names) if len(names) > 1 and all(len(p) > 1 for p in places) else ()
 

@@ -154,6 +154,18 @@ def test_subfolders_are_classes_if_all_images_lie_in_them(folder: Path) -> None:
     assert load(folder).labels is None
 
 
+def test_classes_are_counted_over_images_that_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i, name in enumerate(("a", "a", "a", "b", "c", "c", "c")):
+        save(tmp_path / name / f"{i}.png", PIXELS[0])
+    monkeypatch.setattr(data_rows, "KEPT_BYTES", 2 * (72 + 8))
+    found = load(tmp_path)
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 2]
+    assert found.source.endswith("(2 of its 7 images in 3 classes)")
+
+
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe.png")
