@@ -69,11 +69,13 @@ class CsvTable:
 
     def arrays(self, specs: tuple[InputSpec, ...], use: DataUse) -> dict[str, StoredArray]:
         """What each input takes, and the labels if a column is said to hold them."""
-        labels = use.labels if use.labels is not None else LABELS if LABELS in self.names else None
+        taken = any(spec.name == LABELS for spec in specs)
+        usual = LABELS if LABELS in self.names and not taken else None
+        labels = usual if use.labels is None else use.labels
         if labels is not None and labels not in self.names:
             raise DataError(f"{self.path} has no column '{labels}' for --labels ({self.known})")
         found = dict(self.inputs(specs, use, labels))
-        if labels is not None:
+        if labels is not None and not taken:
             found[LABELS] = StoredArray.of(self.column(labels))
         return found
 

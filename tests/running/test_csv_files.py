@@ -50,6 +50,12 @@ def test_a_column_called_y_holds_labels(tmp_path: Path) -> None:
     assert found.labels.tolist() == [0, 1, 0]
 
 
+def test_an_input_called_y_takes_its_column(tmp_path: Path) -> None:
+    specs = InputSpec("age", FLOAT, ("N", 1)), InputSpec("y", FLOAT, ("N", 1))
+    found = load(tmp_path, TEXT.replace("size", "y"), specs)
+    assert next(found.feeds())["y"].tolist() == [[2.5], [np.float32(-0.4)], [6.0]]
+
+
 def test_without_labels_all_columns_are_inputs(tmp_path: Path) -> None:
     found = load(tmp_path, "a,b\n1,2\n", use=DataUse())
     assert (found.rows, found.labels) == (1, None)
