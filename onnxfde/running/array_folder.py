@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,20 @@ class ArrayFolder:
     def source(self) -> str:
         """What reports call these files."""
         return f"{self.folder} ({len(self.archives):,} files)"
+
+    def arrays(self, places: Mapping[str, str]) -> dict[str, StoredArray]:
+        """The arrays of these names; DataError if rows side by side are from different archives."""
+        found = {name: self.array(place) for name, place in places.items()}
+        for archive in self.archives:
+            first: dict[int, tuple[str, int]] = {}
+            for name, place in places.items():
+                own = place, archive.array(place).shape[0]
+                other = first.setdefault(found[name].shape[0], own)
+                if own[1] != other[1]:
+                    raise DataError(
+                        f"{archive.path}: '{own[0]}' has {own[1]} rows, '{other[0]}' has {other[1]}"
+                    )
+        return found
 
     def array(self, name: str) -> StoredArray:
         """An array of all archives, one after the other."""

@@ -190,8 +190,7 @@ def load_samples(path: Path, specs: tuple[InputSpec, ...], use: DataUse = NO_USE
         if several is None:
             return samples_of_images(path, specs, use)
         places, source = places_of_inputs(specs, several.names, use, several.source)
-        arrays = {name: several.array(place) for name, place in places.items()}
-        return samples_of_stored(arrays, specs, source, use)
+        return samples_of_stored(several.arrays(places), specs, source, use)
     file = ArrayFile.opened(path)
     if file.names is None:
         require_single(specs, use, f"{path} holds one array without a name")

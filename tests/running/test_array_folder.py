@@ -47,6 +47,14 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         load_samples(tmp_path, SPEC)
 
 
+def test_labels_of_other_rows_are_refused(tmp_path: Path) -> None:
+    """There are as many rows as labels, but not in each file."""
+    np.savez(tmp_path / "a.npz", x=ROWS[:4], y=np.arange(3))
+    np.savez(tmp_path / "b.npz", x=ROWS[4:], y=np.arange(3, 10))
+    with pytest.raises(DataError, match=r"a.npz: 'y' has 3 rows, 'x' has 4"):
+        load_samples(tmp_path, SPEC)
+
+
 def test_the_hash_is_that_of_all_files(tmp_path: Path) -> None:
     graph = Graph(mlp(*twins()))
     width = next(v.type.tensor_type.shape.dim[1].dim_value for v in graph.inputs)
