@@ -71,5 +71,5 @@ def refuse_too_little(kind: str, limit: int, least: float) -> None:
     if least > limit * (1 + SHARE_SLACK):
         raise OptionError(
             f"--max-{kind}: {limit:,} {UNITS[kind]} are too few, with one unit left in each layer "
-            f"the model still has {int(least):,}"
+            f"that can be merged the model still has {int(least):,}"
         )

@@ -123,7 +123,9 @@ class GoalMerging:
         assert not isinstance(self.limit, str)
         limit = allowed_size(self.kind, self.limit, search.original)
         size = size_of_model(self.kind, search.lossless.graph)
-        if size <= limit or not search.axes:
+        if not search.axes:
+            refuse_too_little(self.kind, limit, size)
+        if size <= limit:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
         spending, aim = search.spending(self.kind), float(limit)
         for tries in range(1, MOST_TRIES + 1):
@@ -144,8 +146,10 @@ class GoalMerging:
         limit, latency = latency_limit(self.limit)[0], search.context.latency
         assert latency is not None
         taken = latency(search.lossless.graph)
-        if taken <= limit or not search.axes:
+        if taken <= limit:
             return search.lossless, GoalOutcome("latency", limit, taken, 0)
+        if not search.axes:
+            raise GoalMissed(f"--max-latency {self.limit} was not reached: nothing can be merged")
         spending = search.spending("macs")
         whole, share = spending.cost(spending.start), 1.0
         counts, tries = spending.start, 0
@@ -158,6 +162,8 @@ class GoalMerging:
             raise GoalMissed(self.too_slow(limit, taken))
         found = search.merged(counts)
         taken = latency(found.graph)
+        if taken > limit:
+            raise GoalMissed(self.too_slow(limit, taken))
         return found, GoalOutcome("latency", limit, taken, tries, spent(search, spending, counts))
 
     def too_slow(self, limit: float, taken: float) -> str:

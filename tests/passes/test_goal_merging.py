@@ -168,6 +168,14 @@ def test_a_limit_below_one_unit_in_each_layer_is_refused() -> None:
         onnxfde.optimize(chain(), max_params=5, data=rows(200), **REFIT)
 
 
+def test_a_limit_that_nothing_to_merge_reaches_is_refused() -> None:
+    model = build("h = MatMul(x, a) y = Softmax(h)", INPUTS, "float[N,4] y", a=rows(4).T)
+    with pytest.raises(OptionError, match="--max-params: 12 parameters are too few.* still has 24"):
+        onnxfde.optimize(model, max_params=0.5, **REFIT)
+    report = onnxfde.optimize(model, max_params=24, **REFIT).report
+    assert report.unchanged
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
@@ -198,16 +206,20 @@ def test_labels_that_do_not_fit_are_refused_before_anything_is_merged() -> None:
         onnxfde.optimize(chain(), max_drop=1.0, data={"x": rows(400), "y": np.arange(400) % 8})
 
 
-def timed_by_work(share: float, model: ModelProto, data: Array) -> tuple[Graph, float, int]:
+def timed_by_work(
+    share: float, model: ModelProto, data: Array, slow_once_merged: float = 1.0
+) -> tuple[Graph, float, int]:
     """A goal of latency on a machine whose time is the multiply-adds."""
-    graph = Graph(model)
+    graph, timed = Graph(model), list[float]()
 
     def work(network: Graph) -> float:
         found = multiply_adds(network.model, one_sample(network))
         whole = multiply_adds(model, one_sample(graph))
         assert found is not None
         assert whole is not None
-        return found / whole
+        again = found / whole in timed
+        timed.append(found / whole)
+        return timed[-1] * (slow_once_merged if again else 1.0)
 
     source, _ = open_data(graph, data, (-1, 1))
     context = replace(Context(InputSource(source.limits, source.data)), latency=work)
@@ -228,6 +240,11 @@ def test_a_latency_is_searched_by_shapes() -> None:
 def test_a_latency_that_nothing_reaches_is_missed() -> None:
     with pytest.raises(GoalMissed, match="--max-latency 1% was not reached"):
         timed_by_work(0.01, residual(), images(200))
+
+
+def test_a_latency_that_is_missed_once_merged_is_an_error() -> None:
+    with pytest.raises(GoalMissed, match="--max-latency 60% was not reached"):
+        timed_by_work(0.6, residual(), images(200), slow_once_merged=2.0)
 
 
 def test_a_model_that_is_quick_enough_is_merged_without_loss_only() -> None:
