@@ -32,7 +32,7 @@ from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import saving, stage_copy, stage_model
 from onnxfde.graph.size import count_parameters, stored_bytes
 from onnxfde.graph.staging import Stage
-from onnxfde.graph.stamp import stamp
+from onnxfde.graph.stamp import stamp, stamp_bytes
 from onnxfde.inspection import why_nothing
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
 from onnxfde.options import MergeOptions, Options
@@ -138,6 +138,9 @@ class Optimization:
         if options.goal == "latency":
             timed = latency_of(options, source.graph, progress)
             context = replace(context, latency=timed)
+        if options.goal == "bytes":
+            cut = {} if options.time_limit is None else {"time_limit": options.time_limit}
+            context = replace(context, stamp_bytes=stamp_bytes(__version__, settings | cut))
         return cls(source, options, context, settings)
 
     @cached_property

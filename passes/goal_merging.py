@@ -122,23 +122,28 @@ class GoalMerging:
         """The least error with a size that is allowed."""
         assert not isinstance(self.limit, str)
         limit = allowed_size(self.kind, self.limit, search.original)
-        size = size_of_model(self.kind, search.lossless.graph)
+        size = self.size_of(search.lossless, search.context)
         if not search.axes:
             refuse_too_little(self.kind, limit, size)
         if size <= limit:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
-        spending, aim = search.spending(self.kind), float(limit)
+        spending, aim = search.spending(self.kind), float(limit - search.context.stamp_bytes)
         for tries in range(1, MOST_TRIES + 1):
             counts = spending.under(aim)
             refuse_too_little(self.kind, limit, spending.cost(counts) + limit - aim)
             found = search.merged(counts)
-            size = size_of_model(self.kind, found.graph)
+            size = self.size_of(found, search.context)
             if size <= limit:
                 return found, GoalOutcome(
                     self.kind, limit, size, tries, spent(search, spending, counts)
                 )
-            aim -= size - limit
+            aim = spending.cost(counts) - (size - limit)
         raise GoalMissed(f"--max-{self.kind} {limit:,} was not reached: {size:,} are left")
+
+    def size_of(self, found: PassResult, context: Context) -> int:
+        """How large a result is once it is written: what was changed gets a stamp."""
+        stamp = context.stamp_bytes if found.changed else 0
+        return size_of_model(self.kind, found.graph) + stamp
 
     def within_latency(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a time that is allowed."""

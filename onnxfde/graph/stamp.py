@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxfde.graph.external_data import locate, parts_read
 from onnxfde.graph.model import Graph
-from onnxfde.graph.protos import TensorProto
+from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import FLOATS, keyed_tensors, to_array
 
 PREFIX = "onnxfde."
@@ -29,6 +29,13 @@ def stamp(graph: Graph, version: str, settings: dict[str, Any]) -> None:
         model.metadata_props.remove(entry)
     for key, value in values.items():
         model.metadata_props.add(key=PREFIX + key, value=value)
+
+
+def stamp_bytes(version: str, settings: dict[str, Any]) -> int:
+    """How many bytes a stamp adds to a model."""
+    blank = Graph(ModelProto())
+    stamp(blank, version, settings)
+    return blank.model.ByteSize()
 
 
 def is_own_work(graph: Graph, version: str, settings: dict[str, Any]) -> bool:
