@@ -85,7 +85,7 @@ def unread(graph: Graph, axis: Axis) -> Mask:
 
 def weightless(graph: Graph, axis: Axis) -> Mask:
     """Units whose weights are all 0, so that they are what their bias is."""
-    return ~np.any(producer_rows(graph, axis.producer)[0], axis=1)
+    return np.asarray(~np.any(producer_rows(graph, axis.producer)[0], axis=1))
 
 
 def constant_rows(graph: Graph, axis: Axis, still: Mask) -> NetworkBounds | None:

@@ -173,7 +173,7 @@ def test_a_limit_below_one_unit_in_each_layer_is_refused() -> None:
 
 def test_a_limit_that_nothing_to_merge_reaches_is_refused() -> None:
     model = build("h = MatMul(x, a) y = Softmax(h)", INPUTS, "float[N,4] y", a=rows(4).T)
-    with pytest.raises(OptionError, match="--max-params: 12 parameters are too few.* still has 24"):
+    with pytest.raises(OptionError, match=r"--max-params: 12 parameters .* still has 24"):
         onnxfde.optimize(model, max_params=0.5, **REFIT)
     report = onnxfde.optimize(model, max_params=24, **REFIT).report
     assert report.unchanged
