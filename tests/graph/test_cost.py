@@ -50,6 +50,25 @@ def test_batched_products_are_counted_whole() -> None:
     assert multiply_adds(model, {"x": (6, 4, 3)}) == 6 * 4 * 2 * 3
 
 
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_lengths_that_are_asked_for_are_followed(opset: int) -> None:
+    """x.view(x.size(0), -1), twice, as torch writes it."""
+    flatten = "{0} = Shape({1}) {0}i = Gather({0}, k) {0}c = Concat <axis = 0> ({0}i, l) "
+    model = build(
+        flatten.format("s", "x") + "f = Reshape(x, sc) h = MatMul(f, A) "
+        "g = Reshape(h, w) " + flatten.format("t", "g") + "r = Reshape(g, tc) y = MatMul(r, B)",
+        inputs="float[N,3,4] x",
+        outputs="float[N,M] y",
+        opset=opset,
+        k=np.array([0]),
+        l=np.array([-1]),
+        w=np.array([-1, 2, 5]),
+        A=normal(12, 10),
+        B=normal(10, 2),
+    )
+    assert multiply_adds(model, {"x": (6, 3, 4)}) == 6 * (12 * 10 + 10 * 2)
+
+
 @pytest.mark.parametrize(
     "body",
     [
