@@ -61,9 +61,6 @@ class Preprocessing:
         return bool(self.scale or self.mean or self.std)
 
 
-AS_STORED = Preprocessing()
-
-
 def why_no_item(item: str) -> str:
     """What is wrong with a part of --preprocess without an equals sign."""
     try:
