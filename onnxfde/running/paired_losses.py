@@ -21,7 +21,7 @@ from onnxfde.errors import DataError
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.running.label_scores import as_classes, scaled, strange_classes
 from onnxfde.running.outputs import is_floating
-from onnxfde.running.verification import centred, difference, flat
+from onnxfde.running.verification import deviations, difference, flat
 
 CAUTION = 1.65
 """z: how many standard errors are added. Chosen: other rows agree 19 times in 20, if losses are
@@ -44,11 +44,11 @@ class Loss:
 
 def error_loss(before: list[Array], after: list[Array]) -> Loss:
     """The relative L2 of the outputs; DataError if they do not vary."""
-    old, new, _ = scaled(flat(before), flat(after))
+    old, new, scale = scaled(flat(before), flat(after))
     if not old.size:
         raise DataError("--max-error: the model's outputs hold no floating-point numbers")
     change = np.sum(difference(old, new) ** 2, axis=1)
-    spread = np.sum(centred(old, np.isfinite(old)) ** 2, axis=1)
+    spread = np.sum(deviations(before, scale) ** 2, axis=1)
     if not spread.sum() > 0:
         raise DataError("--max-error: the model's outputs are the same for all rows of the data")
     square, deviation = ratio_of_sums(change, spread)

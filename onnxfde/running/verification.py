@@ -85,7 +85,7 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
     if not old.size:
         return found
     change = difference(old, new)
-    spread = float(np.linalg.norm(centred(old, finite)))
+    spread = float(np.linalg.norm(deviations(before, scale)))
     return replace(
         found,
         max_abs_error=float(np.abs(change).max()) * scale,
@@ -117,13 +117,32 @@ def centred(a: FloatArray, finite: npt.NDArray[np.bool_]) -> FloatArray:
     return np.where(finite, a - mean, 0.0)
 
 
+def deviations(outputs: list[Array], scale: float) -> FloatArray:
+    """Floating-point outputs / scale less their means over the samples, laid out as by `flat`.
+
+    Outputs with different numbers of rows have means of their own.
+    """
+    parts = matrices(outputs)
+    together = [np.hstack(parts)] if len({len(p) for p in parts}) == 1 else parts
+    return joined([centred(part / scale, np.isfinite(part)) for part in together])
+
+
 def flat(outputs: list[Array]) -> FloatArray:
     """Floating-point outputs as one matrix, one row per sample."""
+    return joined(matrices(outputs))
+
+
+def matrices(outputs: list[Array]) -> list[FloatArray]:
+    """Each floating-point output as a matrix, whose rows are its first axis."""
     floats = [a for a in outputs if is_floating(a)]
-    columns = [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
-    if len({len(c) for c in columns}) > 1:
-        columns = [c.reshape(1, -1) for c in columns]
-    return np.hstack(columns) if columns else np.zeros((0, 0))
+    return [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
+
+
+def joined(parts: list[FloatArray]) -> FloatArray:
+    """Matrices side by side; as a single row if they have different numbers of rows."""
+    if len({len(part) for part in parts}) > 1:
+        parts = [part.reshape(1, -1) for part in parts]
+    return np.hstack(parts) if parts else np.zeros((0, 0))
 
 
 def require_equal(

@@ -7,6 +7,8 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import DataError, VerificationError
+from onnxfde.running.samples import Samples
+from onnxfde.running.verification import measure
 from tests.models import build, mlp, outputs_of
 from tests.running.comparing import B, C, V, W, X, compared
 
@@ -57,6 +59,15 @@ def test_outputs_of_different_lengths_are_compared_as_a_whole() -> None:
         "y = Identity(x) z = ReduceSum <keepdims = 0> (x)", outputs="float[N,3] y, float z"
     )
     assert compared(model, model, x=X).max_abs_error == 0.0
+
+
+def test_each_output_varies_around_its_own_mean_if_their_lengths_differ() -> None:
+    """A large constant beside rows that vary says nothing about how much they vary."""
+    rng = np.random.default_rng(0)
+    rows, fixed = rng.normal(size=(50, 3)), np.full((1, 4), 100.0)
+    found = measure([rows, fixed], [rows + 0.5, fixed], Samples((), {}, ""), "")
+    spread = np.linalg.norm(rows - rows.mean(axis=0))
+    assert found.relative_l2 == pytest.approx(0.5 * np.sqrt(rows.size) / spread, rel=1e-12)
 
 
 def test_outputs_of_different_shapes_are_an_error() -> None:
