@@ -50,6 +50,9 @@ from onnxfde.running.samples import Samples
 from onnxfde.running.side_by_side import Compared, SideBySide
 from onnxfde.running.verification import require_equal, require_sense
 
+VARYING_BYTES = 32
+"""By how much what is written on how a model was made may grow: a time limit, lengths of fields."""
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -138,7 +141,11 @@ class Optimization:
         if options.goal == "latency":
             timed = latency_of(options, source.graph, progress)
             context = replace(context, latency=timed)
-        return cls(source, options, context, settings)
+        found = cls(source, options, context, settings)
+        if options.goal != "bytes":
+            return found
+        added = stored_bytes(found.stamped(source.graph, ())) - stored_bytes(source.graph)
+        return replace(found, context=replace(context, added_bytes=max(added, 0) + VARYING_BYTES))
 
     @cached_property
     def side_by_side(self) -> SideBySide:
@@ -183,7 +190,7 @@ class Optimization:
             limit = f"--max-certified-error {self.options.max_certified_error:g}"
             reason = f"nothing merges within {limit}"
         if made.goal is not None and made.result.layers:
-            reason = f"nothing merges within --max-{made.goal.kind} {made.goal.limit:g}"
+            reason = made.goal.why_nothing
         done = self.unchanged(reason, made.result)
         goal = made.goal and replace(made.goal, reached=made.goal.chosen_by)
         return replace(done, report=replace(done.report, goal=goal))

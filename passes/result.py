@@ -158,6 +158,8 @@ class Context:
     """The network whose values are to be kept, if passes before have changed it already."""
     latency: Callable[[Graph], float] | None = None
     """The time that a network takes, likely at most, where that is asked for."""
+    added_bytes: int = 0
+    """What saying how a result was made adds to its file."""
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` returns; with a memory it is called only once per key."""

@@ -1,6 +1,7 @@
 """How long models may run: a model that does not end is stopped.
 
     allowed  =  RUN_SECONDS for all runs together  +  multiply-adds of these runs / SLOWEST_SPEED
+                +  START_SECONDS for each of them
 
 The first part covers what the estimate of the work does not see, such as loops. It is shared by
 everything that one command runs, and after one run was stopped, no other is started.
@@ -22,6 +23,9 @@ take well under a second, and a loop without an end should not be waited for; no
 SLOWEST_SPEED = 2e8
 """Multiply-adds per second that are expected of the slowest machine. Chosen: a small board without
 vector instructions; not tuned."""
+START_SECONDS = 1e-3
+"""Seconds that a run takes beside its multiply-adds. Chosen: ten times what it is here, because
+models that take one row at a time are run thousands of times on busy machines; not tuned."""
 
 
 @dataclass(eq=False)
@@ -32,11 +36,11 @@ class RunClock:
     stopped: bool = False
 
     @contextmanager
-    def watching(self, stop: Callable[[], None], work: float) -> Iterator[None]:
-        """Call `stop` if what happens inside takes much longer than its work explains."""
+    def watching(self, stop: Callable[[], None], work: float, runs: int = 1) -> Iterator[None]:
+        """Call `stop` if these runs take much longer than their work explains."""
         if self.stopped:
             raise RunStopped("it was stopped before because it took too long")
-        expected, start = work / SLOWEST_SPEED, time.monotonic()
+        expected, start = work / SLOWEST_SPEED + runs * START_SECONDS, time.monotonic()
         allowed = min(self.left + expected, threading.TIMEOUT_MAX)
         timer = threading.Timer(allowed, stop)
         timer.daemon = True
@@ -45,7 +49,7 @@ class RunClock:
             yield
         except RunStopped:
             self.stopped = True
-            raise RunStopped(f"running it was stopped after {allowed:.0f} s") from None
+            raise RunStopped(f"running it was stopped after {max(allowed, 0.0):.0f} s") from None
         finally:
             timer.cancel()
             self.left -= max(0.0, time.monotonic() - start - expected)

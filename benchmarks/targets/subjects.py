@@ -1,0 +1,119 @@
+"""Eight networks, each with rows that onnxfde is given and other rows to measure on.
+
+The demo network is given the 600 rows that are bundled with it, and measured on the rows that it
+was trained on; the others are given rows of the training part, and measured on the test part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.activations.subjects import Suite
+from benchmarks.channels import subjects as channels
+from benchmarks.common import paper_networks
+from benchmarks.common.cryptonets_square import cryptonets_images, cryptonets_path
+from benchmarks.common.datasets import MNIST_KNOWN, digits_rows, mnist_rows
+from benchmarks.common.fashion import INSTALLED, fashion_rows
+from benchmarks.common.folders import CACHE
+from benchmarks.common.square_networks import Task, deep_square
+from onnxfde.demo import demo_data, demo_model
+from onnxfde.numbers import Array
+
+ROWS = 4000
+"""Rows that onnxfde is given at most; chosen."""
+IMAGES = 1000
+"""Images that it is given of CIFAR-10: all that are not for measuring."""
+DEMO_TRAINED = 1197
+"""Rows that the demo network was trained on."""
+DEEP_SQUARE = Task("mnist-two", mnist_rows, hidden=128, epochs=8, batch=128, rate=0.001)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network, rows as onnxfde is given them, and rows to measure on as the network takes them.
+
+    `y` are labels, or targets.
+    """
+
+    name: str
+    model: Path
+    x: Array
+    y: Array
+    x_test: Array
+    y_test: Array
+    words: tuple[str, ...] = ()
+    """How rows become inputs, as options of the command line."""
+
+
+def demo() -> Subject:
+    """The bundled ReLU network."""
+    with np.load(demo_data("digits")) as rows:
+        x, y = rows["x"], rows["y"]
+    known = digits_rows(0, train=DEMO_TRAINED)
+    return Subject("demo", demo_model("digits"), x, y, known.x_train, known.y_train)
+
+
+def cryptonets() -> Subject:
+    """The network for homomorphic encryption."""
+    rows = mnist_rows()
+    known, test = map(cryptonets_images, (rows.x_train[:MNIST_KNOWN], rows.x_test))
+    name, path = "cryptonets_square", cryptonets_path()
+    return Subject(name, path, known, rows.y_train[:MNIST_KNOWN], test, rows.y_test)
+
+
+def of_paper(name: str, system: str, variant: int) -> Subject:
+    """A network of the paper's evaluation; rows for validation are measured on too."""
+    made = paper_networks.trained(system, variant, 0)
+    rows = made.rows
+    x, y = rows.x_train[:ROWS], rows.y_train[:ROWS]
+    x_test, y_test = (np.concatenate(p) for p in ((rows.x_val, rows.x_test),
+                                                  (rows.y_val, rows.y_test)))  # fmt: skip
+    return Subject(name, made.path, x, y, x_test, y_test)
+
+
+def mnist_square() -> Subject:
+    """784-128-64-10 with squares."""
+    rows = mnist_rows()
+    path = deep_square(DEEP_SQUARE, rows, CACHE)
+    x, y = rows.x_train[:ROWS], rows.y_train[:ROWS]
+    return Subject("mnist-square-2", path, x, y, rows.x_test, rows.y_test)
+
+
+def lenet() -> Subject:
+    """LeNet-300-100 with ReLU."""
+    net = Suite(CACHE / "activations", INSTALLED).subject("lenet-0")
+    x_test, y_test = net.test()
+    labels = fashion_rows(INSTALLED).y_train[:ROWS]
+    return Subject("lenet-300-100", net.model, net.fit(ROWS), labels, x_test, y_test)
+
+
+def of_channels(name: str) -> Subject:
+    """A convolutional network."""
+    net = channels.subject(name)
+    with np.load(channels.shared_file("data/cifar10_dev.npz")) as rows:
+        labels = rows["y"][:IMAGES].astype(np.int64)
+    return Subject(name, net.model, net.images()[0], labels, *net.test(), tuple(net.words))
+
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "demo": demo,
+    "cryptonets_square": cryptonets,
+    "abalone": lambda: of_paper("abalone", "Abalone", 1),
+    "gly-3": lambda: of_paper("gly-3", "GLY", 3),
+    "mnist-square-2": mnist_square,
+    "lenet-300-100": lenet,
+    "resnet20_cifar10": lambda: of_channels("resnet20_cifar10"),
+    "resnet8_cifar10": lambda: of_channels("resnet8_cifar10"),
+}
+"""How each network is found, or trained if it is missing."""
+
+
+@cache
+def subject(name: str) -> Subject:
+    """A network by name."""
+    return SUBJECTS[name]()
