@@ -37,16 +37,20 @@ MOST_TRIES = 4
 about three times as much as one ε; not tuned."""
 MORE_TRIES = 8
 """The same for small networks, in which one neuron more or less is a large step."""
+MOST_BUDGETS = 24
+"""Budgets that are looked at, many of which may lead to the same network. Chosen."""
 SMALL = 50_000
 """Parameters of a network that is small in this sense. Chosen."""
-NEAR_ENOUGH = 0.96
+NEAR_ENOUGH = 0.98
 """A loss of this share of what is allowed is not worth another try. Chosen; not tuned."""
-AIM = 0.98
+AIM = 0.99
 """The share of the allowed loss that is aimed at. Chosen; not tuned."""
 FIRST_DROP_BUDGET = 0.1
 """The error of the outputs with which a search for a drop begins. Chosen."""
 LARGEST_STEP = 3.0
 """By which factor a budget changes at most between two tries. Chosen."""
+LEAST_GROWTH = 0.25
+"""The least power of a budget with which a loss is taken to grow. Chosen."""
 FEWEST_ROWS_FOR_LOSS = 200
 """Rows of data without which a loss cannot be aimed at: 128 to fit to, 32 to choose by. Chosen."""
 WASTED = 0.02
@@ -67,6 +71,11 @@ class Attempt:
     loss: Loss | None = None
     worst: float = 0.0
     """What it is likely to lose at most on other rows."""
+
+    @property
+    def loss_shown(self) -> str:
+        """What it loses, for a line of progress."""
+        return f"{self.loss.value if self.loss else 0.0:.3g} (at most {self.worst:.3g})"
 
 
 @dataclass(frozen=True)
@@ -186,23 +195,30 @@ class GoalMerging:
         """Networks with budgets that come closer and closer to what is allowed."""
         budget = limit if self.kind == "error" else FIRST_DROP_BUDGET
         most = MORE_TRIES if spending.cost(spending.start) <= SMALL else MOST_TRIES
-        tried: list[Attempt] = []
-        while len(tried) < most:
+        tried, merged = list[Attempt](), 0
+        while merged < most and len(tried) < MOST_BUDGETS:
             counts = spending.within(budget)
-            if any(np.array_equal(counts, other.counts) for other in tried):
-                return
-            result = search.merged(counts, 1 / (most - len(tried)))
-            loss = chooser.loss(result.graph)
-            attempt = Attempt(counts, result, budget, loss, loss.expected(chooser.verdict_rows))
-            tried.append(attempt)
-            search.context.progress.note(
-                f"note: try {len(tried)}: {spending.cost(counts):,.0f} parameters, loss "
-                f"{loss.value:.3g} (at most {attempt.worst:.3g}) of {limit:g}"
-            )
-            yield attempt
-            if NEAR_ENOUGH * limit <= attempt.worst <= limit:
-                return
+            known = next((a for a in tried if np.array_equal(a.counts, counts)), None)
+            if known is None:
+                merged += 1
+                known = self.attempt(search, chooser, counts, 1 / (most - merged + 1))
+                search.context.progress.note(
+                    f"note: try {merged}: {spending.cost(counts):,.0f} parameters, loss "
+                    f"{known.loss_shown} of {limit:g}"
+                )
+                yield known
+                if NEAR_ENOUGH * limit <= known.worst <= limit:
+                    return
+            tried.append(replace(known, budget=budget))
             budget = next_budget(tried, limit)
+
+    def attempt(
+        self, search: GoalSearch, chooser: LossChooser, counts: Indices, share: float
+    ) -> Attempt:
+        """A network with so many units, and what it loses."""
+        result = search.merged(counts, share)
+        loss = chooser.loss(result.graph)
+        return Attempt(counts, result, loss=loss, worst=loss.expected(chooser.verdict_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +280,17 @@ def next_budget(tried: list[Attempt], limit: float) -> float:
         return between(low, high, AIM * limit)
     last = tried[-1]
     step = AIM * limit / last.worst if last.worst > 0 else LARGEST_STEP
+    step = math.pow(step, 1 / growth(tried[-2:]))
     return last.budget * min(max(step, 1 / LARGEST_STEP), LARGEST_STEP)
+
+
+def growth(tried: list[Attempt]) -> float:
+    """p, if losses grow as the p-th power of budgets between the last two tries; 1 before that."""
+    first, last = tried[0], tried[-1]
+    if min(first.worst, last.worst) <= 0 or first.budget == last.budget:
+        return 1.0
+    found = math.log(last.worst / first.worst) / math.log(last.budget / first.budget)
+    return min(max(found, LEAST_GROWTH), 1.0)
 
 
 def between(low: Attempt, high: Attempt, wanted: float) -> float:

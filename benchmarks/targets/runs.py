@@ -7,6 +7,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -34,7 +35,8 @@ def optimized(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs = onnx.load(subject.model, load_external_data=False).graph.input
-        np.savez(folder / "rows.npz", **{inputs[0].name: subject.x[rows], "y": subject.y[rows]})
+        arrays: dict[str, Any] = {inputs[0].name: subject.x[rows], "y": subject.y[rows]}
+        np.savez(folder / "rows.npz", **arrays)
         options = ["--data", "rows.npz", *subject.words, *words]
         shown = ["onnxfde", "optimize", subject.model.name, "small.onnx", *options]
         command = [sys.executable, "-m", "onnxfde", "optimize", str(subject.model), str(target),

@@ -13,23 +13,31 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.activations.subjects import Suite
-from benchmarks.channels import subjects as channels
 from benchmarks.common import paper_networks
 from benchmarks.common.cryptonets_square import cryptonets_images, cryptonets_path
-from benchmarks.common.datasets import MNIST_KNOWN, digits_rows, mnist_rows
+from benchmarks.common.datasets import digits_rows, mnist_rows
+from benchmarks.common.dense_networks import DenseTask, trained_network
 from benchmarks.common.fashion import INSTALLED, fashion_rows
-from benchmarks.common.folders import CACHE
+from benchmarks.common.folders import CACHE, shared_file
 from benchmarks.common.square_networks import Task, deep_square
+from benchmarks.common.torch_training import export_network
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.numbers import Array
 
-ROWS = 4000
+GIVEN = 4000
 """Rows that onnxfde is given at most; chosen."""
+MANY = 20_000
+"""Images that it is given of MNIST where points of accuracy count, of which few rows decide."""
 IMAGES = 1000
 """Images that it is given of CIFAR-10: all that are not for measuring."""
+TESTED_IMAGES = 1000
+"""Images of CIFAR-10 to measure on; chosen, because dozens of networks are."""
 DEMO_TRAINED = 1197
 """Rows that the demo network was trained on."""
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and standard deviation of the channels that ResNet20 was trained with."""
+LENET = DenseTask("lenet-300-100", "fashion", (300, 100), "relu", 16, 128, 1e-3)
+"""As in benchmarks/activations."""
 DEEP_SQUARE = Task("mnist-two", mnist_rows, hidden=128, epochs=8, batch=128, rate=0.001)
 
 
@@ -61,16 +69,16 @@ def demo() -> Subject:
 def cryptonets() -> Subject:
     """The network for homomorphic encryption."""
     rows = mnist_rows()
-    known, test = map(cryptonets_images, (rows.x_train[:MNIST_KNOWN], rows.x_test))
+    known, test = map(cryptonets_images, (rows.x_train[:MANY], rows.x_test))
     name, path = "cryptonets_square", cryptonets_path()
-    return Subject(name, path, known, rows.y_train[:MNIST_KNOWN], test, rows.y_test)
+    return Subject(name, path, known, rows.y_train[:MANY], test, rows.y_test)
 
 
 def of_paper(name: str, system: str, variant: int) -> Subject:
     """A network of the paper's evaluation; rows for validation are measured on too."""
     made = paper_networks.trained(system, variant, 0)
     rows = made.rows
-    x, y = rows.x_train[:ROWS], rows.y_train[:ROWS]
+    x, y = rows.x_train[:GIVEN], rows.y_train[:GIVEN]
     x_test, y_test = (np.concatenate(p) for p in ((rows.x_val, rows.x_test),
                                                   (rows.y_val, rows.y_test)))  # fmt: skip
     return Subject(name, made.path, x, y, x_test, y_test)
@@ -80,24 +88,30 @@ def mnist_square() -> Subject:
     """784-128-64-10 with squares."""
     rows = mnist_rows()
     path = deep_square(DEEP_SQUARE, rows, CACHE)
-    x, y = rows.x_train[:ROWS], rows.y_train[:ROWS]
+    x, y = rows.x_train[:GIVEN], rows.y_train[:GIVEN]
     return Subject("mnist-square-2", path, x, y, rows.x_test, rows.y_test)
 
 
 def lenet() -> Subject:
     """LeNet-300-100 with ReLU."""
-    net = Suite(CACHE / "activations", INSTALLED).subject("lenet-0")
-    x_test, y_test = net.test()
-    labels = fashion_rows(INSTALLED).y_train[:ROWS]
-    return Subject("lenet-300-100", net.model, net.fit(ROWS), labels, x_test, y_test)
+    rows, path = fashion_rows(INSTALLED), CACHE / f"{LENET.name}.onnx"
+    if not path.exists():
+        export_network(trained_network(LENET, rows), rows.x_train[:2], path)
+    x, y = rows.x_train[:GIVEN], rows.y_train[:GIVEN]
+    return Subject(LENET.name, path, x, y, rows.x_test, rows.y_test)
 
 
-def of_channels(name: str) -> Subject:
-    """A convolutional network."""
-    net = channels.subject(name)
-    with np.load(channels.shared_file("data/cifar10_dev.npz")) as rows:
-        labels = rows["y"][:IMAGES].astype(np.int64)
-    return Subject(name, net.model, net.images()[0], labels, *net.test(), tuple(net.words))
+def resnet(name: str, scale: float, mean: tuple[float, ...], std: tuple[float, ...]) -> Subject:
+    """A convolutional network, and how it takes images of bytes."""
+    with np.load(shared_file("data/cifar10_dev.npz")) as rows:
+        x, y = rows["x"], rows["y"].astype(np.int64)
+    tested = slice(IMAGES, IMAGES + TESTED_IMAGES)
+    shift, spread = (np.asarray(v, np.float32).reshape(-1, 1, 1) for v in (mean, std))
+    fed = (x[tested].astype(np.float32) * np.float32(scale) - shift) / spread
+    per_channel = (f"{word}={':'.join(map(str, v))}" for word, v in (("mean", mean), ("std", std)))
+    words = "--preprocess", ",".join([f"scale={scale!r}", *per_channel])
+    model = shared_file(f"models/{name}.onnx")
+    return Subject(name, model, x[:IMAGES], y[:IMAGES], fed, y[tested], words)
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
@@ -107,8 +121,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "gly-3": lambda: of_paper("gly-3", "GLY", 3),
     "mnist-square-2": mnist_square,
     "lenet-300-100": lenet,
-    "resnet20_cifar10": lambda: of_channels("resnet20_cifar10"),
-    "resnet8_cifar10": lambda: of_channels("resnet8_cifar10"),
+    "resnet20_cifar10": lambda: resnet("resnet20_cifar10", 1 / 255, *IMAGENET),
+    "resnet8_cifar10": lambda: resnet("resnet8_cifar10", 1.0, (0.0,), (1.0,)),
 }
 """How each network is found, or trained if it is missing."""
 

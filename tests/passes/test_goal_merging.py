@@ -239,7 +239,9 @@ def test_a_latency_is_searched_by_shapes() -> None:
 
 
 def test_a_latency_that_nothing_reaches_is_missed() -> None:
-    with pytest.raises(GoalMissed, match=r"--max-latency 1% was not met: with .* → 1.* of the time; nothing"):
+    with pytest.raises(
+        GoalMissed, match=r"--max-latency 1% was not met: with .* → 1.* of the time; nothing"
+    ):
         timed_by_work(0.01, residual(), images(200))
 
 

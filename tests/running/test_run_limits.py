@@ -187,6 +187,17 @@ def test_time_grows_with_the_work_and_is_shared_by_all_runs() -> None:
     assert clock.left < 0
 
 
+def test_many_quick_runs_make_up_for_a_slow_one() -> None:
+    clock = RunClock(0.5)
+    with clock.watching(lambda: None, work=0):
+        time.sleep(0.1)
+    after_slow = clock.left
+    for _ in range(1000):
+        with clock.watching(lambda: None, work=0, runs=2):
+            pass
+    assert after_slow < clock.left <= 0.5
+
+
 def test_after_a_run_was_stopped_no_other_is_started() -> None:
     clock = RunClock()
     with pytest.raises(RunStopped), clock.watching(lambda: None, 0):
