@@ -11,7 +11,7 @@ from onnxfde.numbers import Indices
 from onnxfde.options import LOSS_GOALS, SIZE_GOALS, GoalKind
 from onnxfde.passes.goal_search import GoalSearch
 
-SHOWN = 4
+NAMED = 4
 """Layers that a message names."""
 
 
@@ -66,7 +66,7 @@ class GoalOutcome:
     def nearest(self) -> str:
         """How many units the layers have, the first few of them."""
         changed = [f"{one.name} {one.before} → {one.after}" for one in self.spent]
-        return ", ".join(changed[:SHOWN]) + (", …" if len(changed) > SHOWN else "")
+        return ", ".join(changed[:NAMED]) + (", …" if len(changed) > NAMED else "")
 
 
 def spent(search: GoalSearch, spending: Spending, counts: Indices) -> tuple[LayerSpent, ...]:

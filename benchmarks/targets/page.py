@@ -19,7 +19,7 @@ from benchmarks.targets.cells import (
 
 NOTE = """Rows that a run is given: 600 of the demo, 2,923 of Abalone, 1,000 images of ResNets
 (with `--max-macs` 500, as in [channels](../channels/results.md)), 4,000 of the others (with
-`--max-drop` 20,000). A fifth of them is kept for the verdict, a fifth of the others to choose by.
+`--max-drop` 8,000). A fifth of them is kept for the verdict, a fifth of the others to choose by.
 "Test" are other rows, which no run sees: 1,197 of the demo (those it was trained on), 1,254 of
 Abalone, 9,000 of glycolysis (`gly-3`, the paper's variant 3), the 10,000 test images of MNIST and
 FashionMNIST, 1,000 of CIFAR-10. Errors are relative L2 of the outputs. Channels are left in any

@@ -26,7 +26,7 @@ from onnxfde.numbers import Array
 
 GIVEN = 4000
 """Rows that onnxfde is given at most; chosen."""
-MANY = 20_000
+MANY = 8000
 """Images that it is given of MNIST where points of accuracy count, of which few rows decide."""
 IMAGES = 1000
 """Images that it is given of CIFAR-10: all that are not for measuring."""

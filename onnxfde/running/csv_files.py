@@ -151,7 +151,7 @@ def numeric_rows(rows: Iterator[list[str]], names: tuple[str, ...], path: Path) 
 def why_no_number(name: str, text: str) -> str:
     """What is wrong with a value."""
     if text.strip().lower() in ("", "?", "na", "n/a", "nan", "null", "none"):
-        return f"column '{name}' is empty: fill in what is missing, or leave such rows out"
+        return f"column '{name}' has no value: fill in what is missing, or leave such rows out"
     shown = text[:SHOWN] + ("…" if len(text) > SHOWN else "")
     return f"column '{name}' holds '{shown}', not a number: encode it as for the model's training"
 

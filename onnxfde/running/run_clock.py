@@ -26,6 +26,8 @@ vector instructions; not tuned."""
 START_SECONDS = 5e-3
 """Seconds that a run takes beside its multiply-adds. Chosen: far above what it is, because
 models that take one row at a time are run thousands of times, on busy machines too; not tuned."""
+PATIENCE = 60.0
+"""Seconds that a run may wait for a busy machine: it is its own work that counts. Chosen."""
 
 
 @dataclass(eq=False)
@@ -46,17 +48,49 @@ class RunClock:
         """Call `stop` if these runs take much longer than their work explains."""
         if self.stopped:
             raise RunStopped("it was stopped before because it took too long")
-        expected, start = work / SLOWEST_SPEED + runs * START_SECONDS, time.monotonic()
+        expected = work / SLOWEST_SPEED + runs * START_SECONDS
         allowed = min(self.left + expected, threading.TIMEOUT_MAX)
-        timer = threading.Timer(allowed, stop)
-        timer.daemon = True
-        timer.start()
+        watch = Watch(stop, allowed)
+        watch.look()
         try:
             yield
         except RunStopped:
             self.stopped = True
             raise RunStopped(f"running it was stopped after {max(allowed, 0.0):.0f} s") from None
         finally:
-            timer.cancel()
-            late = time.monotonic() - start - expected
-            self.left = min(self.left - late, self.most)
+            watch.end()
+            self.left = min(self.left + expected - watch.taken, self.most)
+
+
+@dataclass(eq=False)
+class Watch:
+    """Stops a run that takes longer than is allowed."""
+
+    stop: Callable[[], None]
+    allowed: float
+    start: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=time.process_time)
+    timer: threading.Timer | None = None
+    ended: bool = False
+
+    @property
+    def taken(self) -> float:
+        """Seconds that this process worked since the start; waiting counts after a while."""
+        passed = time.monotonic() - self.start
+        return max(min(passed, time.process_time() - self.cpu), passed - PATIENCE)
+
+    def look(self) -> None:
+        """Stop the run if its time is over, or look again when it may be."""
+        left = self.allowed - self.taken
+        if self.timer is not None and left <= 0:
+            self.stop()
+        elif not self.ended:
+            self.timer = threading.Timer(max(left, START_SECONDS), self.look)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self.ended = True
+        if self.timer is not None:
+            self.timer.cancel()
