@@ -12,7 +12,7 @@ from onnxfde.errors import GoalMissed, OptionError
 from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
 from onnxfde.options import LOSS_GOALS, Options, latency_limit
-from onnxfde.passes.goal_merging import GoalOutcome
+from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.progress import Progress
 from onnxfde.running.paired_losses import drop_loss, error_loss
 from onnxfde.running.samples import Samples
@@ -69,10 +69,8 @@ def judged_goal(outcome: GoalOutcome, compared: Compared, verdict: Samples | Non
 
 def missed_text(outcome: GoalOutcome, found: float, rows: int) -> str:
     """What came out in place of what was asked for."""
-    changed = [f"{one.name} {one.before} → {one.after}" for one in outcome.spent]
-    nearest = ", ".join(changed[:4]) + (", …" if len(changed) > 4 else "")
     return (
         f"--max-{outcome.kind} {outcome.limit:g} was not met: {found:.3g} on {rows} rows kept for "
-        f"this (by the rows it was chosen by {outcome.chosen_by:.3g}; {nearest}); nothing was "
-        f"written: give more rows of --data, or allow more"
+        f"this (by the rows it was chosen by {outcome.chosen_by:.3g}; {outcome.nearest}); nothing "
+        f"was written: give more rows of --data, or allow more"
     )

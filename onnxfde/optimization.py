@@ -186,7 +186,7 @@ class Optimization:
             limit = f"--max-certified-error {self.options.max_certified_error:g}"
             reason = f"nothing merges within {limit}"
         if made.goal is not None and made.result.layers:
-            reason = f"nothing merges within --max-{made.goal.kind} {made.goal.limit:g}"
+            reason = made.goal.why_nothing
         done = self.unchanged(reason, made.result)
         goal = made.goal and replace(made.goal, reached=made.goal.chosen_by)
         return replace(done, report=replace(done.report, goal=goal))

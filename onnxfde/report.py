@@ -10,7 +10,7 @@ from typing import Any
 from onnxfde import __version__
 from onnxfde.graph.match import Refusal
 from onnxfde.options import Int8
-from onnxfde.passes.goal_merging import GoalOutcome
+from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import Fold, LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.running.verification import Verification

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
 from onnxfde.options import Options
-from onnxfde.passes.goal_merging import GoalMerging, GoalOutcome
+from onnxfde.passes.goal_merging import GoalMerging
+from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.goal_search import merged_by
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context, PassResult

@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxfde.errors import DataError, GoalMissed, VerificationError
+from onnxfde.errors import DataError, GoalMissed, OptionError, VerificationError
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.spending import Spending
 from onnxfde.numbers import Indices
 from onnxfde.options import LOSS_GOALS, SIZE_GOALS, GoalKind, Limit, latency_limit
 from onnxfde.passes.goal_costs import allowed_size, refuse_too_little, size_of_model
+from onnxfde.passes.goal_outcome import GoalOutcome, spent
 from onnxfde.passes.goal_search import GoalSearch
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context, PassResult
@@ -36,51 +37,28 @@ MOST_TRIES = 4
 about three times as much as one ε; not tuned."""
 MORE_TRIES = 8
 """The same for small networks, in which one neuron more or less is a large step."""
+MOST_BUDGETS = 24
+"""Budgets that are looked at, many of which may lead to the same network. Chosen."""
 SMALL = 50_000
 """Parameters of a network that is small in this sense. Chosen."""
-NEAR_ENOUGH = 0.96
+NEAR_ENOUGH = 0.98
 """A loss of this share of what is allowed is not worth another try. Chosen; not tuned."""
-AIM = 0.98
+AIM = 0.99
 """The share of the allowed loss that is aimed at. Chosen; not tuned."""
 FIRST_DROP_BUDGET = 0.1
 """The error of the outputs with which a search for a drop begins. Chosen."""
 LARGEST_STEP = 3.0
 """By which factor a budget changes at most between two tries. Chosen."""
+LEAST_GROWTH = 0.25
+"""The least power of a budget with which a loss is taken to grow. Chosen."""
 FEWEST_ROWS_FOR_LOSS = 200
 """Rows of data without which a loss cannot be aimed at: 128 to fit to, 32 to choose by. Chosen."""
+WASTED = 0.02
+"""The share of a size that is worth another try, if what it was expected to be was too much by
+that. Chosen; not tuned."""
+NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
 LATENCY_TRIES = 6
 """How many shapes are timed at most in search of a latency. Chosen; not tuned."""
-
-
-@dataclass(frozen=True)
-class LayerSpent:
-    """What one layer gives, and what that costs."""
-
-    name: str
-    before: int
-    after: int
-    error: float
-    """The error of the outputs if this layer alone had fewer units, by its curve."""
-    error_share: float
-    """Its share of the squared errors of all layers."""
-    saved: float
-    """Parameters (or multiply-adds) that are saved if this layer alone had fewer units."""
-    saving_share: float
-
-
-@dataclass(frozen=True)
-class GoalOutcome:
-    """What was asked for of the whole model, and how it was searched for."""
-
-    kind: GoalKind
-    limit: float
-    """In parameters, multiply-adds, bytes, milliseconds or as a share of the time, or the loss."""
-    chosen_by: float | None = None
-    """What the result has on rows kept for choosing, if it is a loss; else its size or time."""
-    tries: int = 1
-    spent: tuple[LayerSpent, ...] = ()
-    reached: float | None = None
-    """What the result has in the end: on rows never used before, if it is a loss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +71,11 @@ class Attempt:
     loss: Loss | None = None
     worst: float = 0.0
     """What it is likely to lose at most on other rows."""
+
+    @property
+    def loss_shown(self) -> str:
+        """What it loses, for a line of progress."""
+        return f"{self.loss.value if self.loss else 0.0:.3g} (at most {self.worst:.3g})"
 
 
 @dataclass(frozen=True)
@@ -122,60 +105,67 @@ class GoalMerging:
         """The least error with a size that is allowed."""
         assert not isinstance(self.limit, str)
         limit = allowed_size(self.kind, self.limit, search.original)
-        size = self.size_of(search.lossless, search.context)
-        if not search.axes:
-            refuse_too_little(self.kind, limit, size)
+        size = self.stored_size(search.lossless, search)
         if size <= limit:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
-        spending, aim = search.spending(self.kind), float(limit - search.context.stamp_bytes)
+        if not search.axes:
+            raise OptionError(f"--max-{self.kind} {limit:,}: {NO_AXES}, {size:,} are left")
+        spending, aim = search.spending(self.kind), float(limit - self.added(search))
+        best: tuple[Indices, PassResult, int] | None = None
         for tries in range(1, MOST_TRIES + 1):
             counts = spending.under(aim)
             refuse_too_little(self.kind, limit, spending.cost(counts) + limit - aim)
             found = search.merged(counts)
-            size = self.size_of(found, search.context)
+            size = self.stored_size(found, search)
+            too_much = spending.cost(counts) - size
             if size <= limit:
-                return found, GoalOutcome(
-                    self.kind, limit, size, tries, spent(search, spending, counts)
-                )
-            aim = spending.cost(counts) - (size - limit)
+                best = counts, found, size
+            if best is not None and (tries > 1 or too_much <= WASTED * limit):
+                counts, found, size = best
+                steps = spent(search, spending, counts)
+                return found, GoalOutcome(self.kind, limit, size, tries, steps)
+            aim = limit + too_much
         raise GoalMissed(f"--max-{self.kind} {limit:,} was not reached: {size:,} are left")
 
-    def size_of(self, found: PassResult, context: Context) -> int:
-        """How large a result is once it is written: what was changed gets a stamp."""
-        stamp = context.stamp_bytes if found.changed else 0
-        return size_of_model(self.kind, found.graph) + stamp
+    def added(self, search: GoalSearch) -> int:
+        """What the file of a result has beside the model."""
+        return search.context.stamp_bytes
+
+    def stored_size(self, found: PassResult, search: GoalSearch) -> int:
+        """The size of a result as it is written."""
+        return size_of_model(self.kind, found.graph) + self.added(search) * found.changed
 
     def within_latency(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a time that is allowed."""
         assert isinstance(self.limit, str)
-        limit, latency = latency_limit(self.limit)[0], search.context.latency
+        (limit, as_share), latency = latency_limit(self.limit), search.context.latency
         assert latency is not None
         taken = latency(search.lossless.graph)
+        outcome = GoalOutcome("latency", limit, taken, 0, as_share=as_share)
         if taken <= limit:
-            return search.lossless, GoalOutcome("latency", limit, taken, 0)
+            return search.lossless, outcome
         if not search.axes:
-            raise GoalMissed(f"--max-latency {self.limit} was not reached: nothing can be merged")
-        spending = search.spending("macs")
-        whole, share = spending.cost(spending.start), 1.0
-        counts, tries = spending.start, 0
-        while taken > limit and tries < LATENCY_TRIES:
-            share, tries = share * max(min(limit / taken * AIM, AIM), 1 / LARGEST_STEP), tries + 1
+            text = outcome.in_words(taken)
+            raise GoalMissed(f"--max-latency {self.limit}: {NO_AXES}, it takes {text}")
+        spending, timed = search.spending("macs"), [(1.0, taken)]
+        whole = spending.cost(spending.start)
+        for tries in range(1, LATENCY_TRIES + 1):
+            share = next_share(timed, limit)
             counts = spending.under(share * whole)
+            steps = spent(search, spending, counts)
             taken = latency(search.skeleton(counts))
-            search.context.progress.note(f"note: {share:.0%} of the multiply-adds: {taken:.3g}")
-        if taken > limit:
-            raise GoalMissed(self.too_slow(limit, taken))
-        found = search.merged(counts)
-        taken = latency(found.graph)
-        if taken > limit:
-            raise GoalMissed(self.too_slow(limit, taken))
-        return found, GoalOutcome("latency", limit, taken, tries, spent(search, spending, counts))
-
-    def too_slow(self, limit: float, taken: float) -> str:
-        """That a network cannot be made quick enough."""
-        return (
-            f"--max-latency {self.limit} was not reached: with {LATENCY_TRIES} sizes the quickest "
-            f"takes {taken:.3g}, and {limit:.3g} is allowed (times vary: try again, or allow more)"
+            search.context.progress.note(
+                f"note: {share:.0%} of the multiply-adds: {outcome.in_words(taken)}"
+            )
+            found = search.merged(counts) if taken <= limit else search.lossless
+            taken = latency(found.graph) if taken <= limit else taken
+            outcome = replace(outcome, chosen_by=taken, tries=tries, spent=steps)
+            if taken <= limit:
+                return found, outcome
+            timed.append((share, taken))
+        raise GoalMissed(
+            f"--max-latency {self.limit} was not met: with {outcome.nearest} it takes "
+            f"{outcome.in_words(taken)}; nothing was written: times vary, try again or allow more"
         )
 
     def within_loss(self, original: Graph, context: Context) -> tuple[PassResult, GoalOutcome]:
@@ -205,23 +195,30 @@ class GoalMerging:
         """Networks with budgets that come closer and closer to what is allowed."""
         budget = limit if self.kind == "error" else FIRST_DROP_BUDGET
         most = MORE_TRIES if spending.cost(spending.start) <= SMALL else MOST_TRIES
-        tried: list[Attempt] = []
-        while len(tried) < most:
+        tried, merged = list[Attempt](), 0
+        while merged < most and len(tried) < MOST_BUDGETS:
             counts = spending.within(budget)
-            if any(np.array_equal(counts, other.counts) for other in tried):
-                return
-            result = search.merged(counts, 1 / (most - len(tried)))
-            loss = chooser.loss(result.graph)
-            attempt = Attempt(counts, result, budget, loss, loss.expected(chooser.verdict_rows))
-            tried.append(attempt)
-            search.context.progress.note(
-                f"note: try {len(tried)}: {spending.cost(counts):,.0f} parameters, loss "
-                f"{loss.value:.3g} (at most {attempt.worst:.3g}) of {limit:g}"
-            )
-            yield attempt
-            if NEAR_ENOUGH * limit <= attempt.worst <= limit:
-                return
+            known = next((a for a in tried if np.array_equal(a.counts, counts)), None)
+            if known is None:
+                merged += 1
+                known = self.attempt(search, chooser, counts, 1 / (most - merged + 1))
+                search.context.progress.note(
+                    f"note: try {merged}: {spending.cost(counts):,.0f} parameters, loss "
+                    f"{known.loss_shown} of {limit:g}"
+                )
+                yield known
+                if NEAR_ENOUGH * limit <= known.worst <= limit:
+                    return
+            tried.append(replace(known, budget=budget))
             budget = next_budget(tried, limit)
+
+    def attempt(
+        self, search: GoalSearch, chooser: LossChooser, counts: Indices, share: float
+    ) -> Attempt:
+        """A network with so many units, and what it loses."""
+        result = search.merged(counts, share)
+        loss = chooser.loss(result.graph)
+        return Attempt(counts, result, loss=loss, worst=loss.expected(chooser.verdict_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +260,17 @@ class LossChooser:
         return drop_loss(found.before, found.after, labels)
 
 
+def next_share(timed: list[tuple[float, float]], limit: float) -> float:
+    """The share of the multiply-adds to try next: that takes as long as is allowed.
+
+    Times are taken to be linear in shares, from what was timed so far, the last being the smallest.
+    """
+    shares, times = np.array(timed).T
+    slope, fixed = np.polyfit(shares, times, 1) if len(timed) > 1 else (times[0], 0.0)
+    wanted = (AIM * limit - fixed) / slope if slope > 0 else 0.0
+    return float(np.clip(wanted, shares[-1] / LARGEST_STEP, AIM * shares[-1]))
+
+
 def next_budget(tried: list[Attempt], limit: float) -> float:
     """The next budget: between the last that was enough and the first that was not."""
     good = [a for a in tried if a.worst <= limit]
@@ -272,7 +280,17 @@ def next_budget(tried: list[Attempt], limit: float) -> float:
         return between(low, high, AIM * limit)
     last = tried[-1]
     step = AIM * limit / last.worst if last.worst > 0 else LARGEST_STEP
+    step = math.pow(step, 1 / growth(tried[-2:]))
     return last.budget * min(max(step, 1 / LARGEST_STEP), LARGEST_STEP)
+
+
+def growth(tried: list[Attempt]) -> float:
+    """p, if losses grow as the p-th power of budgets between the last two tries; 1 before that."""
+    first, last = tried[0], tried[-1]
+    if min(first.worst, last.worst) <= 0 or first.budget == last.budget:
+        return 1.0
+    found = math.log(last.worst / first.worst) / math.log(last.budget / first.budget)
+    return min(max(found, LEAST_GROWTH), 1.0)
 
 
 def between(low: Attempt, high: Attempt, wanted: float) -> float:
@@ -282,20 +300,3 @@ def between(low: Attempt, high: Attempt, wanted: float) -> float:
         place = math.log(wanted / low.worst) / math.log(high.worst / low.worst)
     place = min(max(place, 0.15), 0.85)
     return math.exp((1 - place) * math.log(low.budget) + place * math.log(high.budget))
-
-
-def spent(search: GoalSearch, spending: Spending, counts: Indices) -> tuple[LayerSpent, ...]:
-    """What each layer gives, and what that costs."""
-    alone = [
-        np.where(np.arange(len(counts)) == i, counts, spending.start) for i in range(len(counts))
-    ]
-    saved = np.array([spending.cost(spending.start) - spending.cost(one) for one in alone])
-    errors = np.array([c.network[k] for c, k in zip(search.curves, counts, strict=True)])
-    squares = errors**2 / max(float(np.sum(errors**2)), np.finfo(np.float64).tiny)
-    shares = saved / max(float(saved.sum()), 1.0)
-    return tuple(
-        LayerSpent(c.axis.name, c.axis.units, int(k), float(e), float(q), float(s), float(h))
-        for c, k, e, q, s, h in zip(
-            search.curves, counts, errors, squares, saved, shares, strict=True
-        )
-    )

@@ -71,18 +71,41 @@ def trained(name: str, seed: int = 0) -> Trained:
     return Trained(path, rows)
 
 
-def square_layers(widths: tuple[int, ...]) -> Any:
-    """Linear maps between the widths, with x² after the first, the third and so on."""
+def square() -> Any:
+    """x² as a module of torch."""
     import torch
 
     class Square(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:
             return x * x
 
+    return Square()
+
+
+def square_layers(widths: tuple[int, ...]) -> Any:
+    """Linear maps between the widths, with x² after the first, the third and so on."""
+    import torch
+
     layers = []
     for i, (inputs, outputs) in enumerate(pairwise(widths)):
-        layers += [torch.nn.Linear(inputs, outputs), Square()][: 2 - i % 2]
+        layers += [torch.nn.Linear(inputs, outputs), square()][: 2 - i % 2]
     return torch.nn.Sequential(*layers)
+
+
+def deep_square(task: Task, rows: Rows, folder: Path) -> Path:
+    """A network d-n-n/2-m with x² after both hidden layers, trained now if it is missing."""
+    import torch
+
+    path = folder / f"{task.name}-0.onnx"
+    if not path.exists():
+        seeded(0)
+        first, second, outputs = task.hidden, task.hidden // 2, rows.outputs
+        maps = [torch.nn.Linear(*shape) for shape in pairwise(
+            (rows.x_train.shape[1], first, second, outputs))]  # fmt: skip
+        net = torch.nn.Sequential(maps[0], square(), maps[1], square(), maps[2])
+        folder.mkdir(parents=True, exist_ok=True)
+        export(fitted(net, rows, task), rows, path)
+    return path
 
 
 def train(task: Task, rows: Rows, seed: int) -> Any:

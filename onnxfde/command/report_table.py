@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
@@ -12,7 +12,7 @@ from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_t
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
 from onnxfde.options import COUNTS, option
-from onnxfde.passes.goal_merging import GoalOutcome
+from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.report import Quantized, Report
@@ -35,11 +35,6 @@ MAIN_COLUMNS = ("layer", *(name for name in LAYER_COLUMNS if name not in MORE_CO
 """The columns of the first table in a narrow terminal."""
 SPENDING_COLUMNS = ("layer", "units", "error", "of all error", "saved", "of all saving")
 """What a layer alone would change the outputs by, and how many numbers it saves."""
-GOAL_FORMATS: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(("params", "macs", "bytes"), "{:,.0f}".format),
-    **dict.fromkeys(("error", "drop", "latency"), "{:.3g}".format),
-}
-"""How the number of a goal is written."""
 REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
@@ -138,7 +133,7 @@ def goal_text(goal: GoalOutcome) -> str:
     """What was asked for, and what came out."""
     found = goal.reached if goal.reached is not None else goal.chosen_by or 0.0
     tries = f", after {goal.tries} tries" if goal.tries > 1 else ""
-    asked, has = (GOAL_FORMATS[goal.kind](number) for number in (goal.limit, found))
+    asked, has = map(goal.in_words, (goal.limit, found))
     return f"--max-{goal.kind} {asked}: {has}{tries}"
 
 

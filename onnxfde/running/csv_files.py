@@ -124,7 +124,7 @@ class CsvTable:
 
 def refuse_header(names: tuple[str, ...], path: Path) -> None:
     """Raise unless the first line has the names of columns, each once."""
-    if all(is_text_of_number(name) for name in names):
+    if all(number_of(name) is not None for name in names):
         raise DataError(f"{path} has no header: its first line holds numbers, not names of columns")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -142,10 +142,9 @@ def numeric_rows(rows: Iterator[list[str]], names: tuple[str, ...], path: Path) 
                 f"{path}, line {line}: {len(row)} values, the header has {len(names)} columns"
             )
         for name, text in zip(names, row, strict=True):
-            try:
-                found.append(float(text))
-            except ValueError:
-                raise DataError(f"{path}, line {line}: {why_no_number(name, text)}") from None
+            if (value := number_of(text)) is None:
+                raise DataError(f"{path}, line {line}: {why_no_number(name, text)}")
+            found.append(value)
     if not found:
         raise DataError(f"{path} has a header and no rows")
     return np.frombuffer(found, np.float64).reshape(-1, len(names))
@@ -153,16 +152,16 @@ def numeric_rows(rows: Iterator[list[str]], names: tuple[str, ...], path: Path) 
 
 def why_no_number(name: str, text: str) -> str:
     """What is wrong with a value."""
-    if text.strip().lower() in ("", "?", "na", "n/a", "null", "none"):
-        return f"column '{name}' is empty: fill in what is missing, or leave such rows out"
+    if text.strip().lower() in ("", "?", "na", "n/a", "nan", "null", "none"):
+        return f"column '{name}' has no value: fill in what is missing, or leave such rows out"
     shown = text[:SHOWN] + ("…" if len(text) > SHOWN else "")
     return f"column '{name}' holds '{shown}', not a number: encode it as for the model's training"
 
 
-def is_text_of_number(text: str) -> bool:
-    """Whether a text is a number."""
+def number_of(text: str) -> float | None:
+    """A text as a number, None if it is none."""
     try:
-        float(text)
+        value = float(text)
     except ValueError:
-        return False
-    return True
+        return None
+    return None if math.isnan(value) else value

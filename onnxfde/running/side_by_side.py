@@ -105,7 +105,7 @@ class SideBySide:
             return str(reason)
 
     def _outputs(self, runner: Runner, samples: Samples) -> list[Array]:
-        with self.clock.watching(runner.stop, samples.work):
+        with self.clock.watching(runner.stop, samples.work, samples.runs):
             return run_all(runner, samples, self.progress)
 
 

@@ -124,12 +124,12 @@ def deviations(outputs: list[Array], scale: float) -> FloatArray:
     """
     parts = matrices(outputs)
     together = [np.hstack(parts)] if len({len(p) for p in parts}) == 1 else parts
-    return joined([centred(part / scale, np.isfinite(part)) for part in together])
+    return one_matrix([centred(part / scale, np.isfinite(part)) for part in together])
 
 
 def flat(outputs: list[Array]) -> FloatArray:
     """Floating-point outputs as one matrix, one row per sample."""
-    return joined(matrices(outputs))
+    return one_matrix(matrices(outputs))
 
 
 def matrices(outputs: list[Array]) -> list[FloatArray]:
@@ -138,7 +138,7 @@ def matrices(outputs: list[Array]) -> list[FloatArray]:
     return [a.reshape(len(a) if a.ndim else 1, -1).astype(np.float64) for a in floats]
 
 
-def joined(parts: list[FloatArray]) -> FloatArray:
+def one_matrix(parts: list[FloatArray]) -> FloatArray:
     """Matrices side by side; as a single row if they have different numbers of rows."""
     if len({len(part) for part in parts}) > 1:
         parts = [part.reshape(1, -1) for part in parts]

@@ -79,8 +79,8 @@ def test_columns_fill_the_shape_of_the_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("age,size,class\n1,,0\n", "line 2: column 'size' is empty: fill in"),
-        ("age,size,class\n1,2,0\n1,?,0\n", "line 3: column 'size' is empty"),
+        ("age,size,class\n1,,0\n", "line 2: column 'size' has no value: fill in"),
+        ("age,size,class\n1,2,0\n1,?,0\n", "line 3: column 'size' has no value"),
         ("age,size,class\n1,large,0\n", "line 2: column 'size' holds 'large', not a number"),
         ("age,size,class\n1,2\n", "line 2: 2 values, the header has 3 columns"),
         ("1,2,0\n3,4,1\n", "has no header"),
@@ -89,7 +89,7 @@ def test_columns_fill_the_shape_of_the_input(tmp_path: Path) -> None:
         ("", "is empty"),
         ("age,size,colour\n1,2,0\n", "no column 'class' for --labels .it has age, size, colour"),
         ("age,size,more,class\n1,2,3,0\n", "3 columns beside the labels 'class', the model's"),
-        ("age,size,class\n1,nan,0\n", "'x' holds NaN or infinite values"),
+        ("age,size,class\n1,nan,0\n", "line 2: column 'size' has no value"),
     ],
 )  # fmt: skip
 def test_bad_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:
