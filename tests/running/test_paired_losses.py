@@ -49,6 +49,16 @@ def test_what_to_expect_elsewhere_grows_with_doubt() -> None:
     assert loss.expected(100) == pytest.approx(0.1 + CAUTION * 0.01 * np.sqrt(2), rel=1e-9)
 
 
+def test_few_large_losses_call_for_more_caution() -> None:
+    """The same mean and standard error, once from many rows and once from few."""
+    even, few = Loss(0.1, 0.01, 100), Loss(0.1, 0.01, 100, lean=0.5)
+    assert few.expected(100) > 1.1 * even.expected(100) - 0.01
+    old = np.random.default_rng(0).normal(size=(400, 3))
+    new = old + 0.01
+    new[0] += 5
+    assert error_loss([old], [new]).lean == pytest.approx(1.0, abs=0.1)
+
+
 def test_lost_points_are_counted_row_by_row() -> None:
     old = np.eye(4)[[0, 1, 2, 3, 0]]
     new = np.eye(4)[[0, 1, 3, 3, 1]]
