@@ -20,6 +20,7 @@ from onnxfde.passes.lossless_channels import remove_units
 from onnxfde.passes.unit_facts import unit_facts
 from onnxfde.proof.value_bounds import NetworkBounds
 from onnxfde.running.runtime import load
+from tests.models import build, outputs_of
 
 UNITS = 6
 SIDE = 11
@@ -200,6 +201,31 @@ def test_constant_goes_into_the_bias_only_without_padding() -> None:
     }
     assert left["bare"] == 3  # 0 and 4 are constants, 1 is 2; 3 = 2·2 is another function
     assert left["padded"] == left["one of two"] == 5
+
+
+@pytest.mark.parametrize(
+    ("between", "left"), [("", UNITS - 1), ("t = MaxPool <kernel_shape = [2]> (r)", UNITS)]
+)
+def test_signals_of_any_length(between: str, left: int) -> None:
+    """A channel that is 0 at every position goes if nothing in between looks at neighbours."""
+    rng = np.random.default_rng(0)
+    rows, bias = rng.standard_normal((UNITS, 2, 3)), np.zeros(UNITS)
+    rows[:2], bias[:2] = 0, (-1.0, 1.0)
+    model = build(
+        f"h = Conv <pads = [1, 1]> (x, W, b) r = Relu(h) {between} "
+        f"y = Conv <pads = [1, 1]> ({'t' if between else 'r'}, V)",
+        inputs="float[N,2,L] x",
+        outputs="float[N,3,M] y",
+        W=rows.astype(np.float32),
+        b=bias.astype(np.float32),
+        V=rng.standard_normal((3, UNITS, 3)).astype(np.float32),
+    )
+    smaller, units = without_idle_channels(Graph(model), None)
+    assert units == left
+    for length in (2, 9):
+        x = rng.standard_normal((3, 2, length)).astype(np.float32)
+        (old,), (new,) = outputs_of(model, x), outputs_of(smaller.model, x)
+        np.testing.assert_allclose(new, old, rtol=0, atol=2e-6)
 
 
 def test_multiples_go_where_positive_factors_can_be_taken_out() -> None:
