@@ -109,7 +109,7 @@ def detector_rows(found: Found) -> Iterator[list[str]]:
         for method in NO_LOSS:
             for result in found_of(found, net, method, "ε 0"):
                 shares = (result[n] / result[f"all_{n}"] for n in ("parameters", "macs", "bytes"))
-                change = f"{result['max_change']:.1g}"
+                change = f"{result['max_change']:.2g}"
                 yield [net, method, *(f"{s:.2%}" for s in shares), change, f"{result['cpu']:.1f}"]
 
 
