@@ -142,7 +142,7 @@ def vgg_like() -> ModelProto:
     )
 
 
-def normalizing(name: str, units: int) -> dict[str, Array]:
+def normalizing(name: str, units: int) -> dict[str, Any]:
     """The four vectors of a BatchNormalization."""
     rng = np.random.default_rng(units)
     arrays = rng.uniform(0.5, 2, (4, units)).astype(np.float32)

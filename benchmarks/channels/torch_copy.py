@@ -91,7 +91,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 
     return {
         "Relu": lambda n, t, x: f.relu(x),
-        "Clip": lambda n, t, x: f.hardtanh(x, *(float(t[name]) for name in n.input[1:3])),
+        "Clip": lambda n, t, x: x.clamp(*(float(t[name]) for name in n.input[1:3])),
         "Add": lambda n, t, x, y: x + y,
         "Slice": sliced,
         "Pad": pad_constant,

@@ -78,8 +78,10 @@ def resized(call: NodeCall) -> list[int | None]:
     if not (scales.size or call.has(place + 1)):
         raise Uncertified("its lengths are not known")
     sizes = [] if scales.size else integers(call, place + 1)
-    for axis, scale in zip(axes, scales, strict=False):
-        lengths[axis] = None if scale == 1 else math.floor(np.float32(shape[axis]) * scale)
+    for axis, scale in zip(axes, scales.tolist(), strict=False):
+        lengths[axis] = (
+            None if scale == 1 else math.floor(np.float32(shape[axis]) * np.float32(scale))
+        )
     for axis, length in zip(axes, sizes, strict=False):
         lengths[axis] = None if length == shape[axis] else length
     return lengths

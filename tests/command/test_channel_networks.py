@@ -85,7 +85,7 @@ def test_inspect_finds_its_channels(name: str, tmp_path: Path) -> None:
 def test_planted_channels_go_and_nothing_changes(name: str, tmp_path: Path) -> None:
     model = planted(MODELS[name], PLANTED[name])
     onnx.save(model, tmp_path / "in.onnx")
-    assert run("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--eps", 0).exit_code == 0
+    assert run("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--eps", "0").exit_code == 0
     small = onnx.load(tmp_path / "out.onnx")
     assert units(small) == {axis: count - 2 for axis, count in UNITS[name].items()}
     x = images(50, seed=1, shape=SHAPES.get(name, (3, 8, 8)))
@@ -98,8 +98,15 @@ def test_within_eps_on_inputs_never_seen(name: str, tmp_path: Path) -> None:
     shape = SHAPES.get(name, (3, 8, 8))
     onnx.save(MODELS[name], tmp_path / "in.onnx")
     np.save(tmp_path / "x.npy", images(300, shape=shape))
-    words = ["--eps", EPS, "--data", tmp_path / "x.npy", "--align", 1, "--quotient", "refit"]
-    done = run("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", *words)
+    words = ["--eps", str(EPS), "--align", "1", "--quotient", "refit"]
+    done = run(
+        "optimize",
+        tmp_path / "in.onnx",
+        tmp_path / "out.onnx",
+        "--data",
+        tmp_path / "x.npy",
+        *words,
+    )
     assert done.exit_code == 0
     small, whole = onnx.load(tmp_path / "out.onnx"), UNITS[name]
     assert all(count < whole[axis] for axis, count in units(small).items())

@@ -51,8 +51,10 @@ def middle(kind: str, number: int, value: str, rng: np.random.Generator) -> tupl
     """A node that acts on each channel by itself, and its tensors."""
     out, name = f"m{number}", f"{kind}{number}"
     if kind in ("MaxPool", "AveragePool"):
-        more = {"count_include_pad": int(rng.integers(2))} if kind == "AveragePool" else {}
-        return helper.make_node(kind, [value], [out], name, **window(rng, [2, 3]), **more), []
+        options = window(rng, [2, 3])
+        if kind == "AveragePool":
+            options["count_include_pad"] = int(rng.integers(2))
+        return helper.make_node(kind, [value], [out], name, **options), []
     if kind == "depthwise":
         weight = rng.standard_normal((UNITS, 1, 3, 2))
         bias = rng.standard_normal(UNITS)
