@@ -23,11 +23,12 @@ from onnxfde.neurons.held_curve import expected_errors
 from onnxfde.neurons.spending import counts_within
 from onnxfde.numbers import FloatArray, Indices
 from onnxfde.passes.result import Context
+from onnxfde.progress import Progress
 from onnxfde.running.moments import curve_moments, in_small_runs, refitted_weights
 from onnxfde.running.recording import Recording
 from onnxfde.running.run_size import sized_to_compare
 from onnxfde.running.samples import Samples
-from onnxfde.running.side_by_side import SideBySide
+from onnxfde.running.target_changes import OutputMeter
 
 PROBED_ERRORS = (0.3, 0.1)
 """Errors of a single layer at which it is seen how much of them reaches the outputs. Chosen: those
@@ -68,29 +69,29 @@ class CurveMeter:
         progress.say("measuring what each layer contributes")
         samples = in_small_runs(self.samples, self.graph)
         recording = Recording.of(self.graph, inputs, progress, samples)
-        side_by_side, found = self.side_by_side(len(axes)), list[UnitCurve]()
+        meter, found = self.meter(len(axes)), list[UnitCurve]()
         for axis, moments in curve_moments(recording, axes, hold_out=True):
             chosen = eliminate_units(moments)
             local = expected_errors(chosen, moments)
             probes = [
                 (local[count], reach)
                 for count in probed_counts(local)
-                if (reach := self.reach(side_by_side, axis, moments, chosen.order[:count], local))
+                if (reach := self.reach(meter, axis, moments, chosen.order[:count], local))
             ]
             found.append(UnitCurve(axis, local, local * reaches(local, probes)))
             progress.at(len(found), len(axes))
         return found
 
-    def side_by_side(self, axes: int) -> SideBySide:
+    def meter(self, axes: int) -> OutputMeter:
         """Runs networks beside this one on some of the samples."""
         affordable = PROBED_PASSES * self.samples.rows // max(len(PROBED_ERRORS) * axes, 1)
         rows = min(max(affordable, FEWEST_PROBED), PROBED)
         some = sized_to_compare(self.samples.some(rows), self.graph)
-        return SideBySide(self.graph, some, clock=self.context.inputs.clock)
+        return OutputMeter(Recording.of(self.graph, self.context.inputs, Progress(), some))
 
     def reach(
         self,
-        side_by_side: SideBySide,
+        meter: OutputMeter,
         axis: Axis,
         moments: Sequence[Moments],
         kept: Indices,
@@ -99,7 +100,7 @@ class CurveMeter:
         """How much of a layer's error reaches the outputs; None if that cannot be seen."""
         smaller = with_units(self.graph, axis, moments, np.sort(kept))
         try:
-            error = side_by_side.compare(smaller).verification.relative_l2
+            error = meter.change(smaller, axis)
         except (RuntimeUnavailable, VerificationError):
             return None
         return None if error is None else max(error / local[len(kept)], LEAST_REACH)

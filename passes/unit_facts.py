@@ -18,6 +18,13 @@ import numpy.typing as npt
 
 from onnxfde.graph.axes import Axis, Reader
 from onnxfde.graph.axis_readers import reader_matrix
+from onnxfde.graph.axis_rules import (
+    RULES,
+    batch_normalization,
+    copied,
+    elementwise,
+    float_cast,
+)
 from onnxfde.graph.edit_axes import weight_type
 from onnxfde.graph.find_axes import producer_rows
 from onnxfde.graph.model import Graph
@@ -39,6 +46,12 @@ SCALE_FREE = {
     *("Relu", "LeakyRelu", "MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Upsample"),
 }
 """Operators f with f(αx) = α·f(x) for α > 0."""
+AT_EVERY_POSITION = {
+    name
+    for name, rule in RULES.items()
+    if rule in (elementwise, copied, float_cast, batch_normalization)
+}
+"""Operators that do the same at every position."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -92,13 +105,17 @@ def constant_rows(graph: Graph, axis: Axis, still: Mask) -> NetworkBounds | None
     """Bounds of what follows from the biases of units without weights; None if there are none.
 
     The nodes inside an axis act on each unit by itself, so the other units do not matter: they get
-    any interval, and these bounds say nothing about them.
+    any interval, and these bounds say nothing about them. Where nothing inside looks at neighbours,
+    one position stands for lengths that are not known.
     """
     name, bias = axis.producer.value, producer_rows(graph, axis.producer)[1]
     shape = graph.shape(name)
-    if not still.any() or shape is None or not all(isinstance(d, int) for d in shape[1:]):
+    if not still.any() or shape is None:
         return None
-    lengths = (1, *(int(d or 0) for d in shape[1:]))
+    inside = {op(inner.node) for inner in axis.inner}
+    if not (inside <= AT_EVERY_POSITION or all(isinstance(d, int) for d in shape[1:])):
+        return None
+    lengths = (1, *(d if isinstance(d, int) else 1 for d in shape[1:]))
     across = [-1 if i == axis.values[name] else 1 for i in range(len(lengths))]
     ends = [np.where(still, bias, end).reshape(across) * np.ones(lengths) for end in (-1.0, 1.0)]
     example = name, np.zeros(lengths, weight_type(graph, axis.producer.node))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxfde.graph.protos import ModelProto
-from tests.models import Array, build
+from tests.models import Array, build, outputs_of
 
 IMAGES = "float[N,3,8,8] x"
 SIGNALS = "float[N,2,32] x"
@@ -34,6 +34,14 @@ def images(count: int, seed: int = 0, shape: tuple[int, ...] = (3, 8, 8)) -> Arr
     for axis in range(2, drawn.ndim):
         drawn = (drawn + np.roll(drawn, 1, axis) + np.roll(drawn, 2, axis)) / np.sqrt(3)
     return drawn.astype(np.float32)
+
+
+def relative_change(before: ModelProto, after: ModelProto, x: Array) -> float:
+    """‖y′ − y‖ / ‖y − mean y‖ of the only output."""
+    (old,), (new,) = outputs_of(before, x), outputs_of(after, x)
+    assert old.shape == new.shape
+    change = np.linalg.norm(new.astype(np.float64) - old)
+    return float(change / np.linalg.norm(old - old.mean(axis=0)))
 
 
 def residual(**replaced: Any) -> ModelProto:
@@ -114,4 +122,56 @@ def squeezed() -> ModelProto:
         E=normal(4, 16, 1, 1),
         D=normal(16, 4, 1, 1),
         V=normal(3, 16, 3, 3),
+    )
+
+
+def vgg_like() -> ModelProto:
+    """Two convolutions, a pool, and a dense layer: the channels of 'two' are flattened."""
+    return build(
+        "[one] h = Conv <pads = [1, 1, 1, 1]> (x, A, a) r = Relu(h) "
+        "[two] k = Conv <pads = [1, 1, 1, 1]> (r, B, b) t = Relu(k) "
+        "p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (t) "
+        "f = Flatten(p) [head] y = Gemm <transB = 1> (f, G)",
+        inputs=IMAGES,
+        outputs="float[N,4] y",
+        A=alike(12, 3, 3, 3, kinds=5),
+        a=normal(12),
+        B=alike(14, 12, 3, 3, kinds=5),
+        b=normal(14),
+        G=normal(4, 14 * 16),
+    )
+
+
+def normalizing(name: str, units: int) -> dict[str, Any]:
+    """The four vectors of a BatchNormalization."""
+    rng = np.random.default_rng(units)
+    arrays = rng.uniform(0.5, 2, (4, units)).astype(np.float32)
+    arrays[1:3] -= 1
+    return {f"{name}{i}": array for i, array in enumerate(arrays)}
+
+
+def inverted_residual() -> ModelProto:
+    """A block of MobileNetV2: 'wide' is made, convolved channel by channel, and summed; ReLU6."""
+    return build(
+        "[stem] s = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, S) t = Relu(s) "
+        "[wide] h = Conv(t, W) n = BatchNormalization(h, W0, W1, W2, W3) r = Clip(n, zero, six) "
+        "[deep] d = Conv <group = 18, pads = [1, 1, 1, 1]> (r, D) "
+        "e = BatchNormalization(d, D0, D1, D2, D3) q = Clip(e, zero, six) "
+        "[back] m = Conv(q, V) u = BatchNormalization(m, V0, V1, V2, V3) [sum] a = Add(t, u) "
+        "[last] k = Conv(a, L, l) c = Clip(k, zero, six) "
+        "g = GlobalAveragePool(c) f = Flatten(g) [head] y = Gemm <transB = 1> (f, G)",
+        inputs=IMAGES,
+        outputs="float[N,4] y",
+        S=normal(6, 3, 3, 3),
+        W=alike(18, 6, 1, 1, kinds=5),
+        D=normal(18, 1, 3, 3),
+        V=normal(6, 18, 1, 1),
+        L=alike(20, 6, 1, 1, kinds=6),
+        l=normal(20),
+        G=normal(4, 20),
+        zero=np.float32(0),
+        six=np.float32(6),
+        **normalizing("W", 18),
+        **normalizing("D", 18),
+        **normalizing("V", 6),
     )

@@ -60,7 +60,7 @@ def without_loss(results: list[Result]) -> tuple[str, bool]:
     (found,) = results
     parameters = found["parameters"] / found["all_parameters"]
     macs, change = found["macs"] / found["all_macs"], found["max_change"]
-    text = f"{parameters:.2%} of the parameters, {macs:.2%} of the MACs, {change:.1g}"
+    text = f"{parameters:.2%} of the parameters, {macs:.2%} of the MACs, {change:.2g}"
     return text, parameters <= 0.15 and macs <= 0.505 and change <= 1e-5
 
 

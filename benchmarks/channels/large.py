@@ -44,7 +44,7 @@ class LargeCell:
         return f"{self.net} | large | {self.size}"
 
 
-LARGE_CELLS = (LargeCell("--keep 75%"), LargeCell("--keep 50%"), LargeCell("--max-macs 50%"))
+LARGE_CELLS = (LargeCell("--keep 50%"), LargeCell("--max-macs 50%"))
 
 
 @dataclass(eq=False)

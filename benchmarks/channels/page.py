@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
 from benchmarks.channels.bars import BAR_HEADER, bar_rows
-from benchmarks.channels.cells import COMPARED, EACH, MACS, METHOD_NAMES, NO_LOSS, Cell, draws_of
+from benchmarks.channels.cells import (
+    ALIGNED,
+    COMPARED,
+    EACH,
+    HALF,
+    MACS,
+    METHOD_NAMES,
+    NO_LOSS,
+    OTHER_COUNTS,
+    PEERS,
+    USUAL,
+    VARIED,
+    Cell,
+    draws_of,
+)
 from benchmarks.channels.deployed import DEPLOYED_CELLS
 from benchmarks.channels.large import LARGE_CELLS
 from benchmarks.channels.latency import LatencyCell, latency_cells
@@ -21,9 +35,9 @@ CIFAR-10's images 0–999 (of the shared file), accuracy is measured on 1000–4
 `mobilenetv2`, which are trained here, they are the first 1,000 training images of FashionMNIST, and
 its test images. "N% MACs": at most so many multiply-adds of the whole network; onnxfde chooses
 which axis gives how much, the other methods take the same share of every one. "N% of each": the
-same share everywhere. Cells are means of the draws, with their standard deviation; in brackets the
-multiply-adds that are left. "CPU s": the longest of the line's runs; for onnxfde it is the whole
-command with one thread.
+same share everywhere. Cells with a standard deviation are means of the draws, the others the first
+of them; in brackets the multiply-adds that are left, in percent. "CPU s": the longest of the line's
+runs; for onnxfde it is the whole command with one thread.
 
 `interpolative + refit` chooses channels by interpolative decomposition (Chee and others, 2022) and
 then fits the k×k weights behind them to the same images as onnxfde's refit does. Torch-Pruning
@@ -31,7 +45,6 @@ then fits the k×k weights behind them to the same images as onnxfde's refit doe
 the channels that onnxfde may merge, then for all but the outputs ("stream too"). onnxsim 0.8.1's
 `apply_structured_pruning` and `apply_structured_wanda_pruning` remove channels from chains of
 convolutions."""
-SIZES = (*MACS, *EACH)
 LATENCY_HEADER = "network | machine | model | MACs left | batch 1 | batch 16"
 
 
@@ -41,7 +54,7 @@ def found_of(found: Found, net: str, method: str, size: str) -> list[Result]:
     return [result for cell in cells if (result := found.get(cell))]
 
 
-def text_of(results: list[Result], wanted: int) -> str:
+def text_of(results: list[Result]) -> str:
     """One cell of a table."""
     if not results:
         return "–"
@@ -50,18 +63,35 @@ def text_of(results: list[Result], wanted: int) -> str:
     scores = [100 * result["score"] for result in results]
     left = mean(100 * result["macs"] / result["all_macs"] for result in results)
     spread = f" ± {stdev(scores):.1f}" if len(scores) > 1 else ""
-    missing = f", {len(scores)} of {wanted} draws" if len(scores) < wanted else ""
-    return f"{mean(scores):.2f}{spread} ({left:.0f}{missing})"
+    return f"{mean(scores):.2f}{spread} ({left:.0f})"
 
 
-def network_rows(found: Found, net: str) -> Iterator[list[str]]:
-    """One line per method that has been run."""
-    for method in METHOD_NAMES:
-        every = [found_of(found, net, method, size) for size in SIZES]
+Place = tuple[str, str]
+"""A network and a size."""
+
+
+def method_rows(
+    found: Found, methods: Sequence[str], places: Sequence[Place]
+) -> Iterator[list[str]]:
+    """One line per method that has been run, one cell per network and size."""
+    for method in methods:
+        every = [found_of(found, net, method, size) for net, size in places]
         if any(every):
-            cells = [text_of(results, len(draws_of(method))) for results in every]
             cpu = max(result["cpu"] for results in every for result in results)
-            yield [method, *cells, f"{cpu:.1f}"]
+            yield [method, *map(text_of, every), f"{cpu:.1f}"]
+
+
+def method_section(
+    found: Found, title: str, methods: Sequence[str], places: Sequence[Place]
+) -> Iterator[table.Section]:
+    """A table of methods; columns of which nothing has been run are left out."""
+    run = [
+        place for place in places if any(found_of(found, place[0], m, place[1]) for m in methods)
+    ]
+    several = len({net for net, _ in places}) > 1
+    header = " | ".join(["method", *(net if several else size for net, size in run), "CPU s"])
+    if run:
+        yield table.Section(title, header, method_rows(found, methods, run))
 
 
 def base_of(found: Found, net: str) -> str:
@@ -79,7 +109,7 @@ def detector_rows(found: Found) -> Iterator[list[str]]:
         for method in NO_LOSS:
             for result in found_of(found, net, method, "ε 0"):
                 shares = (result[n] / result[f"all_{n}"] for n in ("parameters", "macs", "bytes"))
-                change = f"{result['max_change']:.1g}"
+                change = f"{result['max_change']:.2g}"
                 yield [net, method, *(f"{s:.2%}" for s in shares), change, f"{result['cpu']:.1f}"]
 
 
@@ -141,11 +171,15 @@ def command_rows(found: Found) -> Iterator[tuple[str, str]]:
 def sections(found: Found) -> Iterator[table.Section]:
     """All tables."""
     yield table.Section("Promises", BAR_HEADER, bar_rows(found))
-    for net in (*COMPARED, RESNET20[1], *RESNET8[1:]):
-        rows = list(network_rows(found, net))
-        if rows:
-            header = " | ".join(["method", *SIZES, "CPU s"])
-            yield table.Section(f"{net}, originally {base_of(found, net)}", header, rows)
+    for net in COMPARED:
+        title = f"{net}, originally {base_of(found, net)}"
+        yield from method_section(found, title, (*PEERS, *USUAL), [(net, size) for size in MACS])
+    title = f"The same share of the channels of every axis, {RESNET20[0]}"
+    yield from method_section(found, title, USUAL, [(RESNET20[0], size) for size in EACH])
+    title, methods = f"Other images and widths, {HALF}", (*USUAL, *OTHER_COUNTS, *ALIGNED)
+    yield from method_section(found, title, methods, [(net, HALF) for net in VARIED])
+    title, nets = f"Other spellings of the same networks, {HALF}", (RESNET20[1], *RESNET8[1:])
+    yield from method_section(found, title, USUAL, [(net, HALF) for net in nets])
     header = "network | method | parameters | MACs | bytes | largest change | CPU s"
     yield table.Section("Person detector, without data", header, detector_rows(found))
     timed = list(latency_rows(found)) or [["not run yet", "", "", "", "", ""]]

@@ -91,7 +91,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 
     return {
         "Relu": lambda n, t, x: f.relu(x),
-        "Clip": lambda n, t, x: f.hardtanh(x, *(float(t[name]) for name in n.input[1:3])),
+        "Clip": lambda n, t, x: x.clamp(*(float(t[name]) for name in n.input[1:3])),
         "Add": lambda n, t, x, y: x + y,
         "Slice": sliced,
         "Pad": pad_constant,
@@ -168,6 +168,8 @@ def written_back(path: Path, net: Any) -> onnx.ModelProto:
     tensors = {t.name: t for t in model.graph.initializer}
     del model.graph.value_info[:]
     for node in model.graph.node:
+        if node.op_type == "Reshape":
+            flattened(node, tensors)
         if node.op_type not in ("Conv", "Gemm"):
             continue
         part = net.parts[module_name(node)]
@@ -180,6 +182,13 @@ def written_back(path: Path, net: Any) -> onnx.ModelProto:
             if attribute.name == "group":
                 attribute.i = part.groups
     return model
+
+
+def flattened(node: onnx.NodeProto, tensors: dict[str, onnx.TensorProto]) -> None:
+    """Let a Reshape to rows take rows of any width."""
+    rows = numpy_helper.from_array(np.array([0, -1]), node.input[1])
+    tensors[node.input[1]].CopyFrom(rows)
+    del node.attribute[:]
 
 
 def torch_pruned(path: Path, x: Array, size: str) -> onnx.ModelProto:

@@ -92,7 +92,7 @@ def mobilenetv2() -> Any:
 
 TASKS = {
     task.name: task
-    for task in (ConvTask("vgg", vgg, 3), ConvTask("mobilenetv2", mobilenetv2, 3))
+    for task in (ConvTask("vgg", vgg, 2), ConvTask("mobilenetv2", mobilenetv2, 2))
 }  # fmt: skip
 
 

@@ -37,16 +37,19 @@ def measured_command(
 ) -> MeasuredCommand:
     """Run a command in a folder, with the onnxfde of the checkout `package`.
 
-    `threads` limits the linear algebra; None leaves its default.
+    `threads` limits the linear algebra; None leaves its default. Python may keep compiled modules,
+    as it does when a package is installed.
     """
     limits = {} if threads is None else dict.fromkeys(THREAD_VARIABLES, str(threads))
     paths = {} if package is None else {"PYTHONPATH": str(package)}
+    environment = {**os.environ, **paths, **limits}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, **paths, **limits},
+            env=environment,
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )

@@ -30,6 +30,8 @@ def sections(sources: list[Source], found: Judged) -> list[Section]:
         Section("What the outcomes mean", "outcome | meaning", list(MEANINGS.items())),
         Section("Failures", "model | command | what happened", list(failures(found))),
         Section("Refusals", REFUSAL_HEADER, list(refusals(found))),
+        Section("Smaller without loss (ε = 0), besides the exporters' matrix",
+                "model | layers | parameters | left", list(smaller_without_loss(found))),
         Section("Merged, besides the exporters' matrix", MERGED_HEADER, list(merged(found))),
         *(section for section in matrices if section.rows),
         Section("Where the models are from", "source | version | models | skipped because",
@@ -121,6 +123,17 @@ def merged(found: Judged) -> Iterator[tuple[object, ...]]:
             changes = (figure(measured), figure(detail.get("claimed")))
             count = detail.get("merged", "–")
             yield name, count, parameters(detail), exact.verdict, loose.verdict, *changes
+
+
+def smaller_without_loss(found: Judged) -> Iterator[tuple[object, ...]]:
+    """One row per model outside the matrix that has fewer parameters at ε = 0."""
+    for case, outcomes in found.items():
+        detail = outcomes[EPS[0]].detail
+        count = detail.get("parameters", {"before": 0, "after": 0})
+        if case.group not in MATRICES and count["after"] < count["before"]:
+            left = f"{count['after'] / count['before']:.2%}"
+            name = f"{case.group}/{case.name}"
+            yield name, detail.get("merged", "–"), parameters(detail), left
 
 
 def figure(value: float | None) -> str:

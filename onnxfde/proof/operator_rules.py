@@ -7,6 +7,7 @@ is no bound.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
@@ -19,6 +20,7 @@ from onnxfde.neurons.polynomial_activations import polynomial
 from onnxfde.numbers import FloatArray
 from onnxfde.proof.affine_bounds import OUTWARD
 from onnxfde.proof.node_call import Known, NodeCall, Value
+from onnxfde.proof.output_size import refuse_too_large, resized
 from onnxfde.proof.pooling import average_pool, max_pool
 
 MOST_UNFOLDED = 25_000_000
@@ -64,6 +66,26 @@ def pad_rule(call: NodeCall) -> Pair:
     if np.any(value):
         raise Uncertified("it pads with a number other than 0")
     return move_rule(call)
+
+
+def resize_rule(call: NodeCall) -> Pair:
+    """Elements repeated, left out or interpolated: each lies between those of the axes resized."""
+    if call.options.get("mode", b"nearest") not in (b"nearest", b"linear"):
+        raise Uncertified("it interpolates beyond the values between which it lies")
+    if call.options.get("coordinate_transformation_mode") == b"tf_crop_and_resize":
+        raise Uncertified("it crops")
+    x, lengths = call.pair(), resized(call)
+    if 0 in x.shape:
+        raise Uncertified("it reads no values")
+    axes = tuple(axis for axis, length in enumerate(lengths) if length is not None)
+    shape = tuple(n if new is None else new for n, new in zip(x.shape, lengths, strict=True))
+    refuse_too_large(math.prod(shape))
+
+    def largest(a: FloatArray) -> FloatArray:
+        return np.broadcast_to(a.max(axis=axes, keepdims=True), shape)
+
+    value, change = (Interval(-largest(-of.low), largest(of.high)) for of in (x.value, x.change))
+    return Pair(value, change, largest(x.size))
 
 
 def concat_rule(call: NodeCall) -> Pair:

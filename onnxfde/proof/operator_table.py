@@ -46,11 +46,12 @@ from onnxfde.proof.operator_rules import (
     pad_rule,
     power_rule,
     reduce_rule,
+    resize_rule,
     shape_rule,
     spatial_axes,
     subtract_rule,
 )
-from onnxfde.proof.output_size import output_size, refuse_too_large
+from onnxfde.proof.output_size import output_size, refuse_too_large, resized
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceSum": Operator(reduce_rule, moves=True),
     "Relu": Operator(named_rule("Relu")),
     "Reshape": Operator(move_rule, "moves", moves=True, fixes_count=True),
+    "Resize": Operator(resize_rule, mixes=lambda call, _: resized(call)[0] is not None),
     "Selu": Operator(named_rule("Selu", alpha=SELU_ALPHA, gamma=SELU_GAMMA)),
     "Shape": Operator(shape_rule, reads_shape=True),
     "Sigmoid": Operator(named_rule("Sigmoid")),

@@ -67,6 +67,26 @@ def padded_size(call: NodeCall, shape: tuple[int, ...]) -> int:
     return rest * grown(tuple(shape[axis] for axis in axes), pads)
 
 
+def resized(call: NodeCall) -> list[int | None]:
+    """The length of each axis behind a Resize; None where it stays as it is."""
+    shape, options, place = call.pair().shape, call.options, 1 if call.opset < 11 else 2
+    axes = [a % len(shape) for a in options.get("axes", range(len(shape)))]
+    lengths: list[int | None] = [None] * len(shape)
+    if options.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        raise Uncertified("it chooses lengths by itself")
+    scales = np.ravel(numbers(call, place)).astype(np.float32) if call.has(place) else np.zeros(0)
+    if not (scales.size or call.has(place + 1)):
+        raise Uncertified("its lengths are not known")
+    sizes = [] if scales.size else integers(call, place + 1)
+    for axis, scale in zip(axes, scales.tolist(), strict=False):
+        lengths[axis] = (
+            None if scale == 1 else math.floor(np.float32(shape[axis]) * np.float32(scale))
+        )
+    for axis, length in zip(axes, sizes, strict=False):
+        lengths[axis] = None if length == shape[axis] else length
+    return lengths
+
+
 def grown(lengths: tuple[int, ...], pads: list[int]) -> int:
     """The number of values when each axis grows by what is padded before and after it."""
     sides = zip_longest(lengths, pads[: len(lengths)], pads[len(lengths) :], fillvalue=0)

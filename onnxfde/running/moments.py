@@ -130,8 +130,9 @@ class ReaderSums:
 
     def multiply(self) -> None:
         """Add the products of the rows that wait."""
-        features = np.ones((sum(len(rows) for rows, _ in self.waiting), len(self.gram)))
-        features[:, :-1] = np.concatenate([rows for rows, _ in self.waiting])
+        features = np.empty((sum(len(rows) for rows, _ in self.waiting), len(self.gram)))
+        features[:, -1] = 1.0
+        np.concatenate([rows for rows, _ in self.waiting], out=features[:, :-1])
         wanted = np.concatenate([targets for _, targets in self.waiting])
         self.waiting, self.rows = [], self.rows + len(features)
         self.gram += features.T @ features
@@ -207,7 +208,7 @@ def refit_moments(
     sums = [ReaderSums.of(compressed.graph, reader) for reader in axis.readers]
     targets = [reader.target for reader in axis.readers]
     read = [name for reader in axis.readers for name in values_of(reader)]
-    before = [axis.producer.source, *(r.added.other for r in axis.readers if r.added)]
+    before = values_before(axis)
     kept = Kept(targets), Kept(before)
     runs = zip(original.batches(targets), compressed.batches([*read, *before]), strict=True)
     for number, (originals, values) in enumerate(runs):
@@ -240,6 +241,11 @@ class Kept:
 def values_of(reader: Reader) -> list[str]:
     """The values of its own network that a fit of a reader looks at."""
     return [reader.value, *([reader.added.other] if reader.added else [])]
+
+
+def values_before(axis: Axis) -> list[str]:
+    """The values that an axis, and the sums it goes into, are made of."""
+    return [axis.producer.source, *(r.added.other for r in axis.readers if r.added)]
 
 
 def in_groups(axes: Sequence[Axis]) -> Iterator[list[Axis]]:

@@ -6,7 +6,7 @@ becomes its values; an optional output that is absent has no elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,11 @@ def one_array(parts: Sequence[Array]) -> Array:
     if len({a.shape for a in parts}) == 1:
         return np.stack(parts)
     return np.concatenate([a.ravel() for a in parts])
+
+
+def rows_in(feeds: Mapping[str, Array]) -> int:
+    """How many samples the inputs of one run hold, if they have a batch axis."""
+    return max((len(a) for a in feeds.values() if a.ndim), default=0)
 
 
 def joined(parts: Sequence[Array], sizes: list[int], has_batch: bool) -> Array:

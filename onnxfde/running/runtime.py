@@ -38,7 +38,7 @@ from onnxfde.graph.tensors import external_tensors
 from onnxfde.memory import allowance, limited_memory, thread_stacks
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
-from onnxfde.running.outputs import joined, output_array
+from onnxfde.running.outputs import joined, output_array, rows_in
 from onnxfde.running.samples import Samples
 from onnxfde.threads import ALLOWED
 
@@ -282,11 +282,11 @@ def one_line(error: BaseException) -> str:
 
 def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) -> list[Array]:
     """Outputs of all runs: one row per sample if the model has a batch axis, else one per run."""
-    runs, progress = list[list[Array]](), progress or Progress()
+    runs, sizes, progress = list[list[Array]](), list[int](), progress or Progress()
     for feeds in samples.feeds():
         runs.append(runner.run(feeds))
+        sizes.append(rows_in(feeds))
         progress.at(len(runs), samples.runs)
-    sizes = [max((len(a) for a in f.values() if a.ndim), default=0) for f in samples.feeds()]
     return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""How far what counts behind an axis is from the original, on samples.
+"""How far what counts behind an axis, or at the outputs, is from the original, on samples.
 
 ‖v′ − v‖ / ‖v − mean v‖      the mean is that of each channel, over samples and positions
 
@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.axes import Axis, Reader
+from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.numbers import Array, FloatArray
-from onnxfde.running.moments import REMEMBERED_BYTES, Kept
+from onnxfde.running.moments import REMEMBERED_BYTES, Kept, values_before
+from onnxfde.running.outputs import joined, rows_in
 from onnxfde.running.recording import Recording
+from onnxfde.running.verification import measure
 
 
 @dataclass(eq=False)
@@ -71,7 +75,7 @@ class TargetMeter:
     def runs(self, axis: Axis) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """The targets in both networks, run by run; what lies before the axis is remembered."""
         targets = [reader.target for reader in axis.readers]
-        before = [axis.producer.source, *(r.added.other for r in axis.readers if r.added)]
+        before = values_before(axis)
         kept = Kept(targets), Kept(before)
         runs = zip(
             self.original.batches(targets), self.current.batches([*targets, *before]), strict=True
@@ -82,6 +86,41 @@ class TargetMeter:
             yield originals, values
         self.original.remember(kept[0].values, REMEMBERED_BYTES)
         self.current.remember(kept[1].values, REMEMBERED_BYTES)
+
+
+@dataclass(eq=False)
+class OutputMeter:
+    """A network, beside copies of it in which one axis was edited: these run from there on only."""
+
+    original: Recording
+
+    def change(self, copy: Graph, axis: Axis) -> float | None:
+        """The relative L2 change of the outputs; None if they are constant.
+
+        RuntimeUnavailable or VerificationError if there is none.
+        """
+        before, start = self.outputs, values_before(axis)
+        self.original.record(start)
+        known = self.original.recorded
+        self.original.remember({n: known[n] for n in start if n in known}, REMEMBERED_BYTES)
+        edited = self.original.for_copy(copy)
+        edited.forget(axis.producer.node.output[0])
+        return measure(before, outputs_of(edited), edited.samples, "").relative_l2
+
+    @cached_property
+    def outputs(self) -> list[Array]:
+        """Those of the original."""
+        return outputs_of(self.original)
+
+
+def outputs_of(recording: Recording) -> list[Array]:
+    """The outputs of a network on all samples."""
+    names, samples = [value.name for value in recording.graph.model.graph.output], recording.samples
+    runs, sizes = list[list[Array]](), list[int]()
+    for values in recording.batches(names):
+        runs.append([values[name] for name in names])
+        sizes.append(rows_in({name: values[name] for name in samples.arrays}))
+    return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 
 def channels_at(reader: Reader) -> int:

@@ -44,8 +44,8 @@ class Windows:
         if self.node is None:
             return drawn.of(values, values.ndim - 1)
         seen = all_windows(self.node, values)
-        self.require(seen.shape[2 : values.ndim], drawn.lengths)
-        found = seen[drawn.index(1)]
+        self.require(seen.shape[1 : values.ndim - 1], drawn.lengths)
+        found = drawn.of(seen, values.ndim - 1)
         return found.reshape(len(found), -1)
 
     def outputs(self, made: Array, drawn: Positions) -> Array:
@@ -64,12 +64,16 @@ class Windows:
 
 
 def all_windows(node: NodeWindows, values: Array) -> Array:
-    """(samples, channels, positions …, kernel …), without a copy of them."""
-    padded = np.pad(values, [(0, 0), (0, 0), *node.padding(values.shape[2:])])
-    over = tuple(range(2, values.ndim))
-    found = sliding_window_view(padded, node.reaches, axis=over)
-    steps = (slice(None, None, n) for n in (*node.strides, *node.dilations))
-    return np.asarray(found[(slice(None), slice(None), *steps)])
+    """(samples, positions …, channels, kernel …), without a copy of them.
+
+    Channels are stored last, so that those of one place lie side by side: that is quicker to read.
+    """
+    padding = node.padding(values.shape[2:])
+    padded = np.pad(np.moveaxis(values, 1, -1), [(0, 0), *padding, (0, 0)])
+    steps = [slice(None, None, n) for n in node.strides]
+    apart = [slice(None, None, n) for n in node.dilations]
+    found = sliding_window_view(padded, node.reaches, axis=tuple(range(1, values.ndim - 1)))
+    return np.asarray(found[(slice(None), *steps, slice(None), *apart)])
 
 
 @dataclass(frozen=True, eq=False)

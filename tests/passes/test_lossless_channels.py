@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.find_axes import find_axes, read_again
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto, NodeProto
@@ -20,10 +21,10 @@ from onnxfde.passes.unit_facts import unit_facts
 from onnxfde.proof.value_bounds import NetworkBounds
 from onnxfde.running.runtime import load
 from tests.graph.axis_cases import between, image, normal
-from tests.models import outputs_of
+from tests.models import build, outputs_of
 
 UNITS = 6
-SIDE = 7
+SIDE = 11
 MIDDLES = (
     "nothing", "Relu", "Sigmoid", "LeakyRelu", "Tanh", "MaxPool", "AveragePool", "depthwise", "Pad",
     "BatchNormalization", "GlobalAveragePool",
@@ -34,26 +35,42 @@ def tensor(name: str, values: Array) -> TensorProto:
     return numpy_helper.from_array(np.asarray(values, np.float32), name)
 
 
+def window(rng: np.random.Generator, kernel: list[int]) -> dict[str, Any]:
+    """A window with any padding; pads are less than the kernel, as pools want it."""
+    auto = rng.choice(["NOTSET", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"])
+    found: dict[str, Any] = {"kernel_shape": kernel, "strides": rng.integers(1, 3, 2).tolist()}
+    if auto == "NOTSET":
+        return {**found, "pads": rng.integers(0, 2, 4).tolist(), **dilated(rng)}
+    return {**found, "auto_pad": str(auto), **(dilated(rng) if auto == "VALID" else {})}
+
+
+def dilated(rng: np.random.Generator) -> dict[str, Any]:
+    return {"dilations": rng.integers(1, 3, 2).tolist()}
+
+
 def middle(kind: str, number: int, value: str, rng: np.random.Generator) -> tuple[Any, Any]:
     """A node that acts on each channel by itself, and its tensors."""
     out, name = f"m{number}", f"{kind}{number}"
-    window: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 0, 0, 1]}
     if kind in ("MaxPool", "AveragePool"):
+        options = window(rng, [2, 3])
         if kind == "AveragePool":
-            window["count_include_pad"] = int(rng.integers(2))
-        return helper.make_node(kind, [value], [out], name, **window), []
+            options["count_include_pad"] = int(rng.integers(2))
+        return helper.make_node(kind, [value], [out], name, **options), []
     if kind == "depthwise":
-        weight = rng.standard_normal((UNITS, 1, 3, 3))
+        weight = rng.standard_normal((UNITS, 1, 3, 2))
         bias = rng.standard_normal(UNITS)
         weight[1], bias[1] = weight[2], bias[2]
-        pads = [int(rng.integers(2))] * 4
         node = helper.make_node(
-            "Conv", [value, f"{name}w", f"{name}b"], [out], name, group=UNITS, pads=pads
-        )
+            "Conv", [value, f"{name}w", f"{name}b"], [out], name, group=UNITS,
+            **window(rng, [3, 2]),
+        )  # fmt: skip
         return node, [tensor(f"{name}w", weight), tensor(f"{name}b", bias)]
     if kind == "Pad":
         border = numpy_helper.from_array(np.array([0, 0, 1, 0, 0, 0, 0, 1]), f"{name}p")
-        return helper.make_node("Pad", [value, f"{name}p"], [out], name), [border]
+        outside = tensor(f"{name}v", rng.choice([0.0, 0.5]))
+        mode = str(rng.choice(["constant", "constant", "edge", "reflect"]))
+        names = [value, f"{name}p", f"{name}v"]
+        return helper.make_node("Pad", names, [out], name, mode=mode), [border, outside]
     if kind == "BatchNormalization":
         names = [f"{name}{i}" for i in range(4)]
         arrays = [rng.uniform(0.5, 2, UNITS) for _ in names]
@@ -64,8 +81,10 @@ def middle(kind: str, number: int, value: str, rng: np.random.Generator) -> tupl
     return helper.make_node(kind, [value], [out], name), []
 
 
-def network(seed: int, kinds: list[str], reader: dict[str, Any], producer: dict[str, Any]) -> Graph:
-    """Conv with planted channels → nodes in between → Conv."""
+def network(
+    seed: int, kinds: list[str], producer: dict[str, Any], *readers: dict[str, Any]
+) -> Graph:
+    """Conv with planted channels → nodes in between → one Conv, or more."""
     rng = np.random.default_rng(seed)
     rows, bias = rng.standard_normal((UNITS, 2, 3, 3)), rng.standard_normal(UNITS)
     rows[0], bias[0] = 0, rng.choice([-1.0, 0.0, 1.0])
@@ -81,20 +100,25 @@ def network(seed: int, kinds: list[str], reader: dict[str, Any], producer: dict[
         weights += more
         value = node.output[0]
     kernel = (1, 1) if "GlobalAveragePool" in kinds else (2, 3)
-    weights.append(tensor("v", rng.standard_normal((3, UNITS, *kernel))))
-    nodes.append(helper.make_node("Conv", [value, "v"], ["y"], "second", **reader))
-    return Graph(made_model(nodes, weights))
+    for number, reader in enumerate(readers):
+        weights.append(tensor(f"v{number}", rng.standard_normal((3, UNITS, *kernel))))
+        words = [value, f"v{number}"], [f"y{number}"], f"reader{number}"
+        nodes.append(helper.make_node("Conv", *words, **reader))
+    return Graph(made_model(nodes, weights, len(readers)))
 
 
-def made_model(nodes: list[NodeProto], weights: list[TensorProto]) -> ModelProto:
+def made_model(nodes: list[NodeProto], weights: list[TensorProto], outputs: int) -> ModelProto:
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, SIDE, SIDE])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", None, None, None])],
+        [
+            helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, ["N", None, None, None])
+            for i in range(outputs)
+        ],
         weights,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     onnx.checker.check_model(model)
     return model
 
@@ -111,9 +135,21 @@ def without_idle_channels(graph: Graph, limits: tuple[float, float] | None) -> t
 
 def largest_change(before: Graph, after: Graph, limits: tuple[float, float]) -> float:
     x = np.random.default_rng(1).uniform(*limits, (4, 2, SIDE, SIDE)).astype(np.float32)
-    old, new = (load(g.model, None).run({"x": x})[0] for g in (before, after))
-    assert old.shape == new.shape
-    return float(np.abs(new - old).max() / max(np.abs(old).max(), 1.0))
+    old, new = (load(g.model, None).run({"x": x}) for g in (before, after))
+    assert [a.shape for a in old] == [a.shape for a in new]
+    largest = [
+        np.abs(b - a).max() / max(np.abs(a).max(), 1.0) for a, b in zip(old, new, strict=True)
+    ]
+    return float(max(largest))
+
+
+def can_run(graph: Graph) -> bool:
+    """Whether anything is left of the maps at the end."""
+    try:
+        load(graph.model, None).run({"x": np.zeros((1, 2, SIDE, SIDE), np.float32)})
+    except RuntimeUnavailable:
+        return False
+    return True
 
 
 windows = st.fixed_dictionaries(
@@ -123,22 +159,35 @@ windows = st.fixed_dictionaries(
         "dilations": st.lists(st.integers(1, 2), min_size=2, max_size=2),
     }
 )
-same = st.sampled_from([{"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER", "strides": [2, 2]}])
+same = st.sampled_from(
+    [
+        {"auto_pad": "SAME_UPPER"},
+        {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        {"auto_pad": "VALID", "dilations": [2, 1]},
+    ]
+)
 chains = st.lists(st.sampled_from(MIDDLES), max_size=3).filter(
     lambda kinds: "GlobalAveragePool" not in kinds[:-1]
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), chains, windows | same, st.booleans())
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(0, 10**6), chains, windows | same,
+    st.lists(windows | same, min_size=1, max_size=2), st.booleans(),
+)  # fmt: skip
 def test_removing_idle_channels_changes_no_output(
-    seed: int, kinds: list[str], reader: dict[str, Any], ranged: bool
+    seed: int,
+    kinds: list[str],
+    producer: dict[str, Any],
+    readers: list[dict[str, Any]],
+    ranged: bool,
 ) -> None:
+    """With any paddings, strides and dilations, pools in between, and two readers that differ."""
     if "GlobalAveragePool" in kinds:
-        reader = {}
-    if len(kinds) == 3 and "depthwise" in kinds and "pads" in reader:
-        reader = {**reader, "pads": [2, 2, 2, 2]}
-    graph = network(seed, kinds, reader, {"pads": [1, 1, 1, 1]})
+        readers = [{} for _ in readers]
+    graph = network(seed, kinds, producer, *readers)
+    assume(can_run(graph))
     limits = (0.0, 1.0) if ranged else None
     smaller, units = without_idle_channels(graph, limits)
     assert units < UNITS, "a channel that is there twice goes whatever is between"
@@ -147,12 +196,39 @@ def test_removing_idle_channels_changes_no_output(
 
 def test_constant_goes_into_the_bias_only_without_padding() -> None:
     """Sigmoid of 0 is 1/2 inside and 0 beyond the border."""
+    bare, padded = {"pads": [0] * 4}, {"pads": [0, 1, 0, 0]}
+    readers = {"bare": [bare], "padded": [padded], "one of two": [bare, padded]}
     left = {
-        name: without_idle_channels(network(0, ["Sigmoid"], {"pads": pads}, {}), None)[1]
-        for name, pads in (("bare", [0] * 4), ("padded", [0, 1, 0, 0]))
+        name: without_idle_channels(network(0, ["Sigmoid"], {}, *of), None)[1]
+        for name, of in readers.items()
     }
     assert left["bare"] == 3  # 0 and 4 are constants, 1 is 2; 3 = 2·2 is another function
-    assert left["padded"] == 5
+    assert left["padded"] == left["one of two"] == 5
+
+
+@pytest.mark.parametrize(
+    ("between", "left"), [("", UNITS - 1), ("t = MaxPool <kernel_shape = [2]> (r)", UNITS)]
+)
+def test_signals_of_any_length(between: str, left: int) -> None:
+    """A channel that is 0 at every position goes if nothing in between looks at neighbours."""
+    rng = np.random.default_rng(0)
+    rows, bias = rng.standard_normal((UNITS, 2, 3)), np.zeros(UNITS)
+    rows[:2], bias[:2] = 0, (-1.0, 1.0)
+    model = build(
+        f"h = Conv <pads = [1, 1]> (x, W, b) r = Relu(h) {between} "
+        f"y = Conv <pads = [1, 1]> ({'t' if between else 'r'}, V)",
+        inputs="float[N,2,L] x",
+        outputs="float[N,3,M] y",
+        W=rows.astype(np.float32),
+        b=bias.astype(np.float32),
+        V=rng.standard_normal((3, UNITS, 3)).astype(np.float32),
+    )
+    smaller, units = without_idle_channels(Graph(model), None)
+    assert units == left
+    for length in (2, 9):
+        x = rng.standard_normal((3, 2, length)).astype(np.float32)
+        (old,), (new,) = outputs_of(model, x), outputs_of(smaller.model, x)
+        np.testing.assert_allclose(new, old, rtol=0, atol=2e-6)
 
 
 def test_multiples_go_where_positive_factors_can_be_taken_out() -> None:
@@ -161,7 +237,7 @@ def test_multiples_go_where_positive_factors_can_be_taken_out() -> None:
 
 
 def test_sums_of_other_channels_go_where_nothing_bends_them() -> None:
-    graph = network(3, ["AveragePool"], {"pads": [1, 1, 1, 1]}, {})
+    graph = network(3, ["AveragePool"], {}, {"pads": [1, 1, 1, 1]})
     rows = numpy_helper.to_array(graph.model.graph.initializer[0]).copy()
     bias = numpy_helper.to_array(graph.model.graph.initializer[1]).copy()
     rows[5], bias[5] = rows[2] - rows[0] / 2, bias[2] - bias[0] / 2
@@ -175,7 +251,7 @@ def test_sums_of_other_channels_go_where_nothing_bends_them() -> None:
 @pytest.mark.parametrize("reach", [0.1, 10.0])
 def test_bounds_hold_in_their_range_only(reach: float) -> None:
     """A ReLU that no input in the range switches on goes, and another range brings it back."""
-    graph = network(5, ["Relu"], {"pads": [1, 1, 1, 1]}, {})
+    graph = network(5, ["Relu"], {}, {"pads": [1, 1, 1, 1]})
     bias = numpy_helper.to_array(graph.model.graph.initializer[1]).copy()
     bias[5] = -5.0
     graph.model.graph.initializer[1].CopyFrom(tensor("b", bias))

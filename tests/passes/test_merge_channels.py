@@ -17,6 +17,7 @@ from tests.conv_models import (
     images,
     normal,
     of_signals,
+    relative_change,
     residual,
     squeezed,
     with_branches,
@@ -36,13 +37,6 @@ def layers(report: Report) -> dict[str, LayerChange]:
 
 def counts(report: Report) -> dict[str, int]:
     return {layer.name: layer.neurons_after for layer in report.layers}
-
-
-def relative_change(before: ModelProto, after: ModelProto, x: Array) -> float:
-    (old,), (new,) = outputs_of(before, x), outputs_of(after, x)
-    assert old.shape == new.shape
-    change = np.linalg.norm(new.astype(np.float64) - old)
-    return float(change / np.linalg.norm(old - old.mean(axis=0)))
 
 
 def halves(a: Array) -> Array:

@@ -130,6 +130,8 @@ CONSTANTS: dict[str, Array] = {
     "parts": integers(3, 5),
     "pads": integers(0, 1, 0, 2),
     "larger": integers(3, 8),
+    "scales": floats(1.0, 1.0, 2.0, 1.5),
+    "sizes": integers(1, 2, 3, 1),
     "int2": np.asarray(2, np.int64),
     "int6": np.asarray(6, np.int64),
 }

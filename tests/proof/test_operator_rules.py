@@ -67,6 +67,8 @@ TAILS = {
     "AveragePool": "t = Reshape(h, image) y = AveragePool <kernel_shape = [2, 2]> (t)",
     "GlobalAveragePool": "t = Reshape(h, image) y = GlobalAveragePool(t)",
     "MaxPool": "t = Reshape(h, image) y = MaxPool <kernel_shape = [2, 1], pads = [1, 0, 0, 0]> (t)",
+    "Resize": "t = Reshape(h, image) y = Resize(t, , scales)",
+    "Resize to lengths": 't = Reshape(h, image) y = Resize <mode = "linear"> (t, , , sizes)',
     "GlobalMaxPool": "t = Reshape(h, image) y = GlobalMaxPool(t)",
     "BatchNormalization": "t = Reshape(h, image) y = BatchNormalization(t, k, k, k, var)",
     "ReduceMean": "y = ReduceMean <axes = [1], keepdims = 0> (h)",

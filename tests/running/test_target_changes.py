@@ -20,7 +20,7 @@ from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.recording import Recording
 from onnxfde.running.samples import make_samples
-from onnxfde.running.target_changes import TargetMeter
+from onnxfde.running.target_changes import OutputMeter, TargetMeter
 from tests.conv_models import images, residual, with_branches
 from tests.models import Array, build, outputs_of
 
@@ -104,6 +104,19 @@ def test_no_change_is_none() -> None:
     model = residual()
     work = Graph(model).copied()
     assert meter_of(model, work).change(axis_named(work, "wide")) == 0.0
+
+
+def test_the_outputs_of_copies_that_run_from_their_axis_on() -> None:
+    """Whatever was remembered for one axis, a copy gives what a run of all of it gives."""
+    model = residual()
+    meter = OutputMeter(meter_of(model, Graph(model).copied()).original)
+    for name, factor in (("wide", 0.9), ("last", 0.7), ("wide", 0.5), ("last", 1.0)):
+        copy = Graph(model).copied()
+        axis = axis_named(copy, name)
+        scaled(copy, axis, factor)
+        expected = relative(value(model, "y"), value(copy.model, "y"))
+        assert meter.change(copy, axis) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert expected == 0.0
 
 
 def test_another_shape_is_no_number() -> None:
