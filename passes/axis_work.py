@@ -16,7 +16,7 @@ from onnxfde.graph.other_activations import found_activations
 from onnxfde.graph.weight_matrices import array_at
 from onnxfde.numbers import FloatArray
 from onnxfde.options import UnitKind
-from onnxfde.passes.result import LayerChange
+from onnxfde.passes.result import FrontierPoint, LayerChange, curve_counts
 
 
 @dataclass(eq=False)
@@ -70,6 +70,13 @@ class AxisWork:
     def kind(self) -> UnitKind:
         """What its units are."""
         return "dense" if is_plain_dense(self.axis) else "channels"
+
+    def frontier(self) -> tuple[FrontierPoint, ...]:
+        """The errors of some counts, if they are known."""
+        if self.curve is None:
+            return ()
+        counts = curve_counts(len(self.curve) - 1)
+        return tuple(FrontierPoint(count, float(self.curve[count]), None) for count in counts)
 
     def change(self, graph: Graph, axis: Axis, eps: float | None, align: int) -> LayerChange:
         """What the report says of it, as it is now."""

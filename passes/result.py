@@ -17,6 +17,19 @@ from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 
 _T = TypeVar("_T")
+CURVE_POINTS = 16
+"""How many counts of a layer are shown at most. Chosen: enough to see the shape of a curve."""
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """What a layer of so many neurons would lose."""
+
+    neurons: int
+    error: float
+    """In the metric, as of `LayerChange.error`: by a quick method, others may lose less."""
+    lower_bound: float | None
+    """No layer with so few neurons has a smaller error; None if no bound is known."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class LayerChange:
     """Whether the time limit ended the search for fewer neurons."""
     range_only: bool = False
     """Whether it is equal to the original, up to rounding, only for inputs in the range given."""
+    frontier: tuple[FrontierPoint, ...] = ()
+    """The errors of other counts, if they were asked for and are known."""
 
     @property
     def changed(self) -> bool:
@@ -158,6 +173,8 @@ class Context:
     """The network whose values are to be kept, if passes before have changed it already."""
     latency: Callable[[Graph], float] | None = None
     """The time that a network takes, likely at most, where that is asked for."""
+    frontiers: bool = False
+    """Whether the errors of other counts are to be told of every layer."""
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` returns; with a memory it is called only once per key."""
@@ -167,6 +184,17 @@ class Context:
             self.memory[key] = make()
         found: _T = self.memory[key]
         return found
+
+
+def curve_counts(units: int) -> list[int]:
+    """Some numbers of units from 1 to all but one, each a fixed share more than the last.
+
+    >>> curve_counts(10)
+    [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    most = max(units - 1, 1)
+    steps = (most ** (i / (CURVE_POINTS - 1)) for i in range(CURVE_POINTS))
+    return sorted({round(step) for step in steps} if most > CURVE_POINTS else range(1, most + 1))
 
 
 class Pass(Protocol):
