@@ -56,7 +56,7 @@ def fragments(file: str) -> dict[str, str]:
     return {name: text.removesuffix("\n") for name, text in zip(*[iter(parts)] * 2, strict=True)}
 
 
-def filled(file: str, fragment: str, **values: object) -> Markup:
+def filled(file: str, fragment: str, /, **values: object) -> Markup:
     """A fragment with values in its places; each place needs one, each value a place."""
     text = fragments(file)[fragment]
     places = set(PLACE.findall(text))

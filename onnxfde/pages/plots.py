@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from onnxfde.pages.markup import Markup, filled, joined_markup
 
 WIDTH, HEIGHT = 360, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 46, 20, 14, 40
 """Margins for the numbers of the axes."""
 MOST_TICKS = 6
 """Numbers on an axis."""

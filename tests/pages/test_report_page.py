@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from html import unescape
@@ -65,7 +66,7 @@ def test_it_can_be_read_without_seeing_it(page: Elements) -> None:
     levels = [int(tag[1]) for tag, _ in page.found if tag in ("h1", "h2", "h3")]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
     assert page.named("html")[0]["lang"] == "en"
 
 
