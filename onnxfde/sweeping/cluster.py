@@ -98,7 +98,7 @@ class ClusterPool:
         from distributed import as_completed
 
         under_way: dict[str, PointTask] = {}
-        finished = as_completed()
+        finished = as_completed(loop=self.client.loop)
 
         def send() -> None:
             while len(under_way) < self.threads + AHEAD and (task := next(tasks, None)):
