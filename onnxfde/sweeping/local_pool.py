@@ -91,7 +91,10 @@ class LocalPool:
         try:
             while True:
                 while len(under_way) < jobs and not lost and (task := next(tasks, None)):
-                    under_way[pool.submit(run_point, task)] = task
+                    try:
+                        under_way[pool.submit(run_point, task)] = task
+                    except BrokenProcessPool:
+                        lost.append(task)
                 if not under_way:
                     return
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:

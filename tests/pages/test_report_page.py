@@ -24,7 +24,13 @@ HOSTILE = "<script>document.title='harmed'</script>\"'&\u202eevil\u2067\N{HEBREW
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the page and the JSON of the demo network."""
     folder = tmp_path_factory.mktemp("page")
-    words = ["optimize", demo_model("digits"), folder / "out.onnx", "--data", demo_data("digits")]
+    words: list[str | Path] = [
+        "optimize",
+        demo_model("digits"),
+        folder / "out.onnx",
+        "--data",
+        demo_data("digits"),
+    ]
     words += ["--max-params", "20%", "--html", folder / "page.html", "--json", folder / "r.json"]
     assert run(*words).exit_code == 0
     return folder
@@ -138,7 +144,14 @@ def test_a_model_that_stays_as_it_is_says_why(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weights = [rng.normal(size=s).astype("f") for s in ((5, 6), (5,), (2, 5), (2,))]
     onnx.save(mlp(*weights), tmp_path / "a.onnx")
-    words = ["optimize", tmp_path / "a.onnx", tmp_path / "b.onnx", "--eps", "0", "--html"]
+    words: list[str | Path] = [
+        "optimize",
+        tmp_path / "a.onnx",
+        tmp_path / "b.onnx",
+        "--eps",
+        "0",
+        "--html",
+    ]
     assert run(*words, tmp_path / "p.html").exit_code == 0
     assert "Nothing changed:" in (tmp_path / "p.html").read_text()
 
@@ -158,7 +171,13 @@ def test_a_file_that_is_no_page_is_not_replaced(
 @pytest.mark.parametrize("same", ["in.onnx", "o.onnx", "r.json"])
 def test_a_page_is_no_other_file_of_the_run(model: Path, tmp_path: Path, same: str) -> None:
     before = model.read_bytes()
-    words = ["optimize", model, tmp_path / "o.onnx", "--json", tmp_path / "r.json"]
+    words: list[str | Path] = [
+        "optimize",
+        model,
+        tmp_path / "o.onnx",
+        "--json",
+        tmp_path / "r.json",
+    ]
     done = run(*words, "--html", tmp_path / same)
     assert done.exit_code == 2
     assert model.read_bytes() == before

@@ -69,9 +69,7 @@ def test_another_version_is_refused_before_anything_is_sent(
 
 def test_a_cluster_without_workers_is_refused() -> None:
     with (
-        distributed.LocalCluster(
-            n_workers=0, host="127.0.0.1", dashboard_address=None, processes=False
-        ) as empty,
+        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty,
         pytest.raises(TargetError, match="has no workers"),
     ):
         ClusterPool.connected(empty.scheduler_address)

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from multiprocessing import active_children
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import onnx
 import pytest
 
@@ -76,7 +78,7 @@ def test_nothing_is_computed_twice(done: Path, models: list[Path]) -> None:
     assert rows_in(done) == before
 
 
-def test_a_stopped_sweep_goes_on_where_it_was(done: Path, models: list[Path], tmp_path: Path) -> None:
+def test_a_stopped_sweep_goes_on(done: Path, models: list[Path], tmp_path: Path) -> None:
     out, ladder = tmp_path / "out", ladder_for(models, models[0].parent / "data.npz")
     first = Here(most=2)
     with pytest.raises(KeyboardInterrupt):
@@ -111,8 +113,6 @@ def test_what_depends_on_something_else_is_computed_again(
 
 
 def saved_data(folder: Path) -> bytes:
-    import numpy as np
-
     np.savez(folder / "other.npz", x=np.ones((150, 6), np.float32))
     return (folder / "other.npz").read_bytes()
 
@@ -256,10 +256,9 @@ document.title = [first, up, down].map((n) => n.join("+")).join(" "); }};</scrip
 
 @needs_browser
 def test_the_index_can_be_sorted_and_loads_nothing(done: Path, tmp_path: Path) -> None:
-    from html import escape
 
-    for page in (done / "index.html", done / "net0" / "report.html", done / "net0" / "50-percent.html"):
-        seen = opened(page, tmp_path)
+    for name in ("index.html", "net0/report.html", "net0/50-percent.html"):
+        seen = opened(done / name, tmp_path)
         assert (seen.console, seen.requests) == ([], [])
     assert width_in(done / "index.html", 390, tmp_path) <= 390
     outer = tmp_path / "sorting.html"
@@ -271,7 +270,18 @@ def test_the_command_does_all_of_it(models: list[Path], tmp_path: Path) -> None:
     out, bad = tmp_path / "out", tmp_path / "<script>.onnx"
     bad.write_bytes(models[0].read_bytes())
     data = models[0].parent / "data.npz"
-    words = ["sweep", bad, "--out", out, "--data", data, "--sizes", "60%,1%", "--quotient", "refit"]
+    words: list[str | Path] = [
+        "sweep",
+        bad,
+        "--out",
+        out,
+        "--data",
+        data,
+        "--sizes",
+        "60%,1%",
+        "--quotient",
+        "refit",
+    ]
     result = run(*words)
     assert result.exit_code == 0, result.output
     rows = rows_in(out)
