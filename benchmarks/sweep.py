@@ -32,7 +32,7 @@ from benchmarks.common.fashion import fashion_rows
 from benchmarks.common.folders import CACHE, shared_file
 from benchmarks.common.processes import load_note
 from benchmarks.common.random_network import random_network
-from benchmarks.common.table import Section, write_sections
+from benchmarks.common.table import Section, text, write_sections
 from benchmarks.common.torch_training import export_network
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.numbers import Array
@@ -48,10 +48,12 @@ CHROMIUM = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--
             "--virtual-time-budget=2000")  # fmt: skip
 
 
-def make_networks(folder: Path) -> None:
+def make_networks(folder: Path, quick: bool) -> None:
     """The square network of the demo, LeNet-300-100 and ResNet8, with their data."""
     shutil.copy(demo_model(), folder / "square.onnx")
     shutil.copy(demo_data(), folder / "square.npz")
+    if quick:
+        return
     rows, cached = fashion_rows(), CACHE / "sweep-lenet.onnx"
     if not cached.exists():
         cached.parent.mkdir(exist_ok=True)
@@ -181,11 +183,12 @@ def compared(run: Run, first: Run) -> str:
     return "the same" if run.table() == first.table() else "DIFFERENT"
 
 
-def speed_rows(folder: Path, models: str, data: str) -> list[list[object]]:
+def speed_rows(folder: Path, models: str) -> list[list[object]]:
     """One process, two, and a cluster, undisturbed and disturbed."""
 
     def swept(name: str, *words: str, **more: Any) -> Run:
-        return run_sweep(models, folder / name, "--data", data, *words, **more)
+        data = ("--data", f"{models}/{{name}}.npz")
+        return run_sweep(models, folder / name, *data, *words, **more)
 
     def row(name: str, run: Run, note: str = "") -> list[object]:
         speedup = f"{one.seconds / run.seconds:.2f}" if run.seconds and not note else "–"
@@ -228,24 +231,24 @@ def message_rows(folder: Path, models: str) -> list[list[object]]:
     ]
 
 
-def many_rows(folder: Path) -> list[list[object]]:
+def many_rows(folder: Path, count: int) -> list[list[object]]:
     """Small models at once: memory in the first and in the last quarter, and the index page."""
     nets = folder / "many"
     nets.mkdir()
-    for number in range(MANY):
+    for number in range(count):
         model = random_network(8, 16 + number % 8, 3)
         model.graph.name = f"g{number}"
         onnx.save(model, nets / f"net{number:02}.onnx")
     words = ("--sizes", "75%,50%,25%", "--jobs", "2")
     run = run_sweep(str(nets), folder / "many-out", *words, meanwhile=watch_memory)
-    total = 3 * MANY
+    total = 3 * count
     quarters = [
         [entry for entry in run.memory if low <= entry[0] <= high]
         for low, high in ((total // 20, total // 4), (total - total // 4, total))
     ]
     cells = [[f"{max(e[i] for e in q):.0f}" if q else "–" for q in quarters] for i in (1, 2)]
     return [
-        [f"{MANY} models, {run.points} points", f"{run.seconds:.1f}", ", then ".join(cells[0]),
+        [f"{count} models, {run.points} points", f"{run.seconds:.1f}", ", then ".join(cells[0]),
          ", then ".join(cells[1]), opened_index(folder / "many-out" / "index.html")],
     ]  # fmt: skip
 
@@ -285,30 +288,34 @@ def main() -> None:
     """Run everything and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, help="keep models and results in this folder")
+    parser.add_argument("--quick", action="store_true", help="one network; writes no page")
     given = parser.parse_args()
     note = load_note()
     with tempfile.TemporaryDirectory(prefix="onnxfde-sweep-") as name:
         folder = given.keep or Path(name)
         nets = folder / "nets"
         nets.mkdir(parents=True)
-        make_networks(nets)
-        data = str(nets / "{name}.npz")
+        make_networks(nets, given.quick)
         sections = [
             Section(
                 "The same table, however it is made",
                 "how | points | seconds | speed-up | table | disturbed by",
-                speed_rows(folder, str(nets), data),
+                speed_rows(folder, str(nets)),
             ),
             Section("What is said", "where | exit code | message", message_rows(folder, str(nets))),
             Section(
                 "Many models at once",
                 "what | seconds | MB of the command, first and last quarter | MB of its two "
                 "processes | index page",
-                many_rows(folder),
+                many_rows(folder, 5 if given.quick else MANY),
             ),
             Section("What a plotting library would cost", "import | seconds", import_rows()),
         ]
-    write_sections(__file__, "Sweeps", sections, note + " `--quotient refit`, one thread each.")
+    note += " `--quotient refit`, one thread each."
+    if given.quick:
+        print(text(__file__, "Sweeps", sections, note))
+    else:
+        write_sections(__file__, "Sweeps", sections, note)
 
 
 if __name__ == "__main__":

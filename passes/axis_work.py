@@ -16,7 +16,7 @@ from onnxfde.graph.other_activations import found_activations
 from onnxfde.graph.weight_matrices import array_at
 from onnxfde.numbers import FloatArray
 from onnxfde.options import UnitKind
-from onnxfde.passes.result import FrontierPoint, LayerChange, curve_counts
+from onnxfde.passes.result import FrontierPoint, LayerChange, frontier_of_errors
 
 
 @dataclass(eq=False)
@@ -73,10 +73,7 @@ class AxisWork:
 
     def frontier(self) -> tuple[FrontierPoint, ...]:
         """The errors of some counts, if they are known."""
-        if self.curve is None:
-            return ()
-        counts = curve_counts(len(self.curve) - 1)
-        return tuple(FrontierPoint(count, float(self.curve[count]), None) for count in counts)
+        return () if self.curve is None else frontier_of_errors(self.curve)
 
     def change(self, graph: Graph, axis: Axis, eps: float | None, align: int) -> LayerChange:
         """What the report says of it, as it is now."""

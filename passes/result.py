@@ -11,7 +11,7 @@ from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.layer import Layer
-from onnxfde.numbers import Blocks
+from onnxfde.numbers import Blocks, FloatArray
 from onnxfde.options import UnitKind
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
@@ -195,6 +195,12 @@ def curve_counts(units: int) -> list[int]:
     most = max(units - 1, 1)
     steps = (most ** (i / (CURVE_POINTS - 1)) for i in range(CURVE_POINTS))
     return sorted({round(step) for step in steps} if most > CURVE_POINTS else range(1, most + 1))
+
+
+def frontier_of_errors(errors: FloatArray) -> tuple[FrontierPoint, ...]:
+    """Some points of the errors of 0, 1, 2 … units."""
+    counts = curve_counts(len(errors) - 1)
+    return tuple(FrontierPoint(count, float(errors[count]), None) for count in counts)
 
 
 class Pass(Protocol):

@@ -182,7 +182,7 @@ def tick(value: float, percent: bool) -> str:
     ('5 %', '1,500', '2.5M')
     """
     if percent:
-        return f"{100 * value:.3g} %"
+        return f"{100 * value:.4g} %"
     for size, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             unit = 1e3 if name == "k" else size

@@ -33,8 +33,17 @@ from onnxfde.pages.words import (
 from onnxfde.report import Report, finite, strict_json
 
 PAGE = "report.html"
-SHOWN_SETTINGS = ("preprocess", "inputs", "labels", "input_range", "verdict_rows", "seed")
-"""Settings that are shown even if nobody gave them."""
+SETTING_WORDS = {
+    "verdict_rows": "inputs kept aside for the check",
+    "input_range": "range of the inputs",
+    "max_params": "limit on parameters",
+    "max_macs": "limit on multiply-adds",
+    "max_bytes": "limit on bytes",
+    "max_error": "limit on the change",
+    "eps": "allowed change of a layer (ε)",
+    "quotient": "how layers get fewer neurons",
+}
+"""What settings are called, where their names alone do not say it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +217,7 @@ def changes_section(report: Mapping[str, Any]) -> Markup:
     )
     text = (
         f"Both models ran on {whole(found['samples'])} {rows_word(found)}. A bar counts those "
-        "whose outputs change by so much, compared with how outputs differ between inputs: 0 % is "
-        f"no change, 100 % as far apart as two unrelated inputs. {told}."
+        f"whose outputs change by so much of what outputs vary. {told}."
     )
     picture = histogram("How much single inputs change", told, axes, edges, counts)
     return filled(PAGE, "histogram", text=text, picture=picture)
@@ -270,10 +278,11 @@ def facts(report: Mapping[str, Any]) -> Iterator[Markup]:
     found = report["verification"]
     if found and found["source"]:
         yield filled(PAGE, "fact", name="compared on", value=found["source"])
+    known = {"data"} if settings.get("data") is None else {"data", "input_range"}
     for name, value in settings.items():
-        given = value not in (None, [], (), {}) and name != "data"
-        if given and (name in SHOWN_SETTINGS or not is_default(name, value)):
-            yield filled(PAGE, "fact", name=name.replace("_", " "), value=value)
+        if name not in known and value not in (None, [], (), {}) and not is_default(name, value):
+            words = SETTING_WORDS.get(name, name.replace("_", " "))
+            yield filled(PAGE, "fact", name=words, value=value)
     seconds = sum(report["seconds"].values())
     yield filled(PAGE, "fact", name="seconds it took", value=f"{seconds:.1f}")
 

@@ -148,6 +148,8 @@ def model_page(done: ModelSweep, command: str) -> str:
         rows=joined_markup(point_row(done, row) for row in done.rows if row.failure is None),
         failures=failures(done.failed),
         command=command,
+        unit=SIZE_WORDS[done.kind],
+        rows_told=rows_told(done),
     )
     return whole_page(f"{done.name} – onnxfde sweep", body, "sort.js")
 
@@ -157,11 +159,22 @@ def caption(curve: SweepCurve) -> str:
     texts = {
         "change of the outputs": "How far the outputs are from the original's, compared with how "
         "much they vary from input to input. Lower is better; smaller models are on the left.",
-        "accuracy": "The share of inputs that the model gets right. Higher is better.",
+        "accuracy": "The share of inputs that the model gets right, of those that were kept aside "
+        "for this. Higher is better.",
         "mean squared error": "How far the outputs are from the targets. Lower is better.",
         "milliseconds of one run": "The median time of one run on the machine that made this page.",
     }
     return texts[curve.y_title]
+
+
+def rows_told(done: ModelSweep) -> str:
+    """On how many inputs of which kind changes were measured."""
+    row = next((row for row in done.made if row.samples), None)
+    if row is None:
+        return ""
+    kind = "random inputs" if row.held_out is None else "inputs"
+    aside = " that were kept aside" if row.held_out else ""
+    return f", on {whole(row.samples or 0)} {kind}{aside}"
 
 
 def lead(done: ModelSweep) -> Iterator[str]:
@@ -194,6 +207,7 @@ def point_row(done: ModelSweep, row: SweepRow) -> Markup:
         SWEEP,
         "point",
         size=size_link(row),
+        share=done.left(row),
         parameters=cell(row.parameters, whole),
         left=cell(done.left(row), percent),
         bytes=cell(row.bytes, whole),
