@@ -44,11 +44,11 @@ def command_line(command: str, given: Any, leave_out: Collection[str] = ()) -> s
         if one.default is MISSING:
             arguments += map(str, value if isinstance(value, list | tuple) else [value])
         elif value != one.default and one.name not in leave_out:
-            options += option_words(spelled(one.name, hints[one.name]), value)
+            options += option_words(option_spelling(one.name, hints[one.name]), value)
     return shlex.join(["onnxfde", command, *arguments, *options])
 
 
-def spelled(name: str, hint: Any) -> str:
+def option_spelling(name: str, hint: Any) -> str:
     """How an option is written; two spellings of a flag, for true and false, are `--a/--b`."""
     parts = [part for part in get_args(hint) if hasattr(part, "param_decls")]
     words = [word for part in parts for word in (part.default, *(part.param_decls or ()))]

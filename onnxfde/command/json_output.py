@@ -21,7 +21,7 @@ JsonFile = Annotated[
 ]
 
 
-STARTS = {"--json": (b"{", "JSON"), "--html": (b"<", "HTML")}
+REPORT_STARTS = {"--json": (b"{", "JSON"), "--html": (b"<", "HTML")}
 """What files with reports begin with, by option."""
 
 
@@ -71,7 +71,7 @@ def refuse_what_is_no_report(option: str, target: Path) -> None:
             start = stream.read(1)
     except OSError as error:
         raise OutputError(f"{option} {target} cannot be read ({error.strerror})") from None
-    first, kind = STARTS[option]
+    first, kind = REPORT_STARTS[option]
     if start not in (b"", first):
         raise UsageError(f"{option} {target} exists and is not {kind}; choose another file")
 

@@ -21,7 +21,12 @@ from onnxfde.command.arguments import (
     range_of,
 )
 from onnxfde.command.ascii_fallback import say
-from onnxfde.command.dataclass_options import command_line, option_words, spelled, takes_fields
+from onnxfde.command.dataclass_options import (
+    command_line,
+    option_spelling,
+    option_words,
+    takes_fields,
+)
 from onnxfde.command.interruption import interruptible
 from onnxfde.errors import UsageError
 from onnxfde.options import DataUse, Options, Quotient
@@ -29,7 +34,7 @@ from onnxfde.options import DataUse, Options, Quotient
 if TYPE_CHECKING:
     from onnxfde.options import Limit
     from onnxfde.pages.sweep_pages import ModelSweep
-    from onnxfde.sweeping.ladder import Ladder, SizeKind
+    from onnxfde.sweeping.ladder import SizeKind, SizeLadder
     from onnxfde.sweeping.sweep import Pool, Sweep
 
 SHARED = ("preprocess", "inputs", "labels", "input_range", "certify", "quotient", "seed")
@@ -61,7 +66,7 @@ class SweepArguments:
     ] = None
     sizes: Annotated[
         str,
-        typer.Option(metavar="N|P%,…", help="Sizes to try; 100% merges without loss."),
+        typer.Option(metavar="P%,P%,N", help="Sizes to try; 100% merges without loss."),
     ] = "100%,75%,50%,35%,25%,15%,10%"
     by: Annotated[
         str, typer.Option(metavar="params|macs|bytes", help="What sizes are shares of.")
@@ -140,13 +145,13 @@ class SweepArguments:
             word
             for name, value in given.items()
             if value != defaults[name]
-            for word in option_words(spelled(name, hints[name]), value)
+            for word in option_words(option_spelling(name, hints[name]), value)
         )
 
 
 @takes_fields(SweepArguments)
 def sweep_command(given: SweepArguments) -> None:
-    """Try many sizes of one model or many: the trade-off between size and error.
+    """Try many sizes of one model or many.
 
     For each size: parameters, bytes, multiply-adds, error, accuracy (if the data holds labels), a
     proven bound (if cheap) and the time of one run; the smaller models, a page on each, and
@@ -216,9 +221,9 @@ def pool_of(given: SweepArguments, needed: bool) -> AbstractContextManager[Pool]
     return ClusterPool.connected(given.cluster)
 
 
-def ladder_of(given: SweepArguments) -> Ladder:
+def ladder_of(given: SweepArguments) -> SizeLadder:
     """What is asked for."""
-    from onnxfde.sweeping.ladder import Ladder, rungs_of, swept_models
+    from onnxfde.sweeping.ladder import SizeLadder, rungs_of, swept_models
 
     kinds: dict[str, SizeKind] = {"params": "params", "macs": "macs", "bytes": "bytes"}
     if given.by not in kinds:
@@ -228,7 +233,7 @@ def ladder_of(given: SweepArguments) -> Ladder:
     texts = [text.strip() for text in given.sizes.split(",") if text.strip()]
     sizes: list[tuple[str, Limit]] = [(t, limit_given(t)) for t in texts]
     models = swept_models(given.models, given.data)
-    return Ladder(models, rungs_of(sizes), kinds[given.by], given.options, given.shared_words)
+    return SizeLadder(models, rungs_of(sizes), kinds[given.by], given.options, given.shared_words)
 
 
 def limit_given(text: str) -> Limit:

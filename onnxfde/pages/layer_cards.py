@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from onnxfde.numbers import FloatArray
-from onnxfde.pages.markup import Markup, filled, joined_markup
+from onnxfde.pages.markup import Markup, fill_in, joined_markup
 from onnxfde.pages.neuron_maps import NeuronMap
 from onnxfde.pages.pixels import signed_image
 from onnxfde.pages.plots import WIDTH, Axes, Plot, PlotLine, svg_of, top_of
-from onnxfde.pages.words import field_of, percent, units_word, whole
+from onnxfde.pages.words import REPORT_PAGE, field_of, percent, units_word, whole_number
 
-PAGE = "report.html"
 TALLEST = 1.2
 """Errors above this are cut off: 1 is that of a constant output."""
 ROW_HEIGHT = (3.2, 9.0)
 """The least and the largest height of a row in the picture of weights."""
 PICTURE_HEIGHT = 240.0
-HEAT_WIDTH, BAR_LEFT, BAR_WIDTH = 288, 308, WIDTH - 308
+HEAT_WIDTH, BAR_LEFT, SIMILARITY_WIDTH = 288, 308, WIDTH - 308
 """The width of the picture of weights, and where the bars beside it begin."""
 
 
@@ -39,7 +38,7 @@ def layer_cards(report: Mapping[str, Any], maps: Mapping[str, NeuronMap]) -> Mar
         "A neuron (or channel) that does nearly the same as others can go, if the weights behind "
         "it are adjusted. Here is what each layer gave, and what that cost there."
     )
-    return filled(PAGE, "layers", text=text, cards=joined_markup(cards))
+    return fill_in(REPORT_PAGE, "layers", text=text, cards=joined_markup(cards))
 
 
 def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Markup:
@@ -53,10 +52,12 @@ def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Mar
     if lossless is not None and lossless < layer["neurons_before"]:
         exact = field_of(report, f"{path}.neurons_lossless")
         parts += [" With ", exact, " it would stay the same up to rounding."]
-    remark = filled(PAGE, "remark", text=layer["remark"]) if layer["remark"] else Markup("")
+    remark = fill_in(REPORT_PAGE, "remark", text=layer["remark"]) if layer["remark"] else Markup("")
     figures = joined_markup([*frontier_figure(layer), *map_figure(layer, found)])
     text = joined_markup(parts)
-    return filled(PAGE, "layer", name=layer["name"], text=text, remark=remark, figures=figures)
+    return fill_in(
+        REPORT_PAGE, "layer", name=layer["name"], text=text, remark=remark, figures=figures
+    )
 
 
 def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
@@ -75,17 +76,18 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
     error = layer["error"] or 0.0
     top = min(max(top_of(y for _, y in points), top_of([error])), TALLEST)
     axes = Axes((0.0, before), (0.0, top), f"{units} left", "change of the layer's output")
-    chosen = f"{whole(after)} {units}, {percent(error)}"
+    chosen = f"{whole_number(after)} {units}, {percent(error)}"
     lines = [PlotLine(points)]
     lines += [PlotLine(bounds, "bound", dots=False)] if len(bounds) > 1 else []
     told = f"From {before} {units} at no change to {after} at {percent(error)}, which was chosen"
     title = f"{layer['name']}: what fewer {units} cost"
     plot = Plot(title, told, axes, lines, (after, error), chosen)
-    bound = filled(PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
-    seen = percent(layer["measured_error"])
-    said = f"What was chosen: {chosen} by this estimate, {seen} when it was measured."
-    caption = filled(PAGE, "frontier_caption", units=units, chosen=said, bound=bound)
-    yield filled(PAGE, "figure", picture=plot.drawn(), caption=caption)
+    bound = fill_in(REPORT_PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
+    seen, said = layer["measured_error"], f"What was chosen: {chosen}."
+    if seen != error:
+        said = f"What was chosen: {chosen} by this estimate, {percent(seen)} when it was measured."
+    caption = fill_in(REPORT_PAGE, "frontier_caption", units=units, chosen=said, bound=bound)
+    yield fill_in(REPORT_PAGE, "figure", picture=plot.drawn(), caption=caption)
 
 
 def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Markup]:
@@ -95,37 +97,41 @@ def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Ma
     shown = f"The largest group shown has {found.largest_group}."
     rows, columns = found.weights.shape
     if rows < found.neurons:
-        shown += f" Other groups are left out ({rows} of {whole(found.neurons)} rows are shown)."
+        shown += (
+            f" Other groups are left out ({rows} of {whole_number(found.neurons)} rows are shown)."
+        )
     if columns < found.inputs:
-        shown += f" Of {whole(found.inputs)} inputs, the {columns} with the largest weights."
-    caption = filled(
-        PAGE,
+        shown += f" Of {whole_number(found.inputs)} inputs, the {columns} with the largest weights."
+    caption = fill_in(
+        REPORT_PAGE,
         "map_caption",
         units=units_word(layer),
-        neurons=whole(found.neurons),
-        left=whole(layer["neurons_after"]),
-        kept=Markup("") if found.kept is None else filled(PAGE, "kept_caption"),
+        neurons=whole_number(found.neurons),
+        left=whole_number(layer["neurons_after"]),
+        kept=Markup("") if found.kept is None else fill_in(REPORT_PAGE, "kept_caption"),
         shown=shown,
     )
-    yield filled(PAGE, "figure", picture=heat_map(layer, found), caption=caption)
+    yield fill_in(REPORT_PAGE, "figure", picture=heat_map(layer, found), caption=caption)
 
 
 def heat_map(layer: Mapping[str, Any], found: NeuronMap) -> Markup:
     """Incoming weights as coloured rows in groups, and a bar for each row."""
-    lines = list(lines_of(found))
+    lines = list(heat_lines(found))
     step = min(max(PICTURE_HEIGHT / len(lines), ROW_HEIGHT[0]), ROW_HEIGHT[1])
     height = step * len(lines)
     image = signed_image(np.stack([line.weights for line in lines]))
     size = {"width": HEAT_WIDTH, "height": f"{height:.1f}"}
-    parts = [filled("plots.html", "heat", image=Markup(image), **size)]
+    parts = [fill_in("plots.html", "heat", image=Markup(image), **size)]
     for number, line in enumerate(lines):
         if line.kind is not None:
             place = {"y": f"{(number + 0.12) * step:.1f}", "height": f"{0.76 * step:.2f}"}
-            x, width = (0, 8.0) if line.kind == "kept" else (BAR_LEFT, BAR_WIDTH * line.similarity)
+            x, width = (
+                (0, 8.0) if line.kind == "kept" else (BAR_LEFT, SIMILARITY_WIDTH * line.similarity)
+            )
             place |= {"x": str(x), "width": f"{width:.1f}"}
-            parts.append(filled("plots.html", "similarity", kind=line.kind, **place))
+            parts.append(fill_in("plots.html", "similarity", kind=line.kind, **place))
     words = {"left": "incoming weights", "right": "in step"}
-    parts.append(filled("plots.html", "heat_titles", y=f"{height + 14:.1f}", **words))
+    parts.append(fill_in("plots.html", "heat_titles", y=f"{height + 14:.1f}", **words))
     mean = float(np.mean(found.similarity))
     told = (
         f"{len(found.groups)} of {found.neurons} {units_word(layer)} in "
@@ -145,7 +151,7 @@ class HeatLine:
     similarity: float = 0.0
 
 
-def lines_of(found: NeuronMap) -> Iterator[HeatLine]:
+def heat_lines(found: NeuronMap) -> Iterator[HeatLine]:
     """The lines from top to bottom."""
     for row, group in enumerate(found.groups):
         if row == 0 or group != found.groups[row - 1]:

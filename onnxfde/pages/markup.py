@@ -1,9 +1,9 @@
 """Templates and data, kept apart: every value is escaped when it is put into a template.
 
     <!--# name -->        begins a fragment of a template file
-    {{ place }}           is filled with a value: text, which is escaped, or `Markup`
+    {{ place }}           is fill_in with a value: text, which is escaped, or `Markup`
 
-A fragment has no logic; what is repeated is a fragment that is filled several times.
+A fragment has no logic; what is repeated is a fragment that is fill_in several times.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def fragments(file: str) -> dict[str, str]:
     return {name: text.removesuffix("\n") for name, text in zip(*[iter(parts)] * 2, strict=True)}
 
 
-def filled(file: str, fragment: str, /, **values: object) -> Markup:
+def fill_in(file: str, fragment: str, /, **values: object) -> Markup:
     """A fragment with values in its places; each place needs one, each value a place."""
     text = fragments(file)[fragment]
     places = set(PLACE.findall(text))
@@ -75,7 +75,7 @@ def whole_page(title: str, body: Markup, script: str | None = None) -> str:
     """A page that loads nothing; only the script given runs, and no other."""
     code = template_text(script) if script else ""
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    return filled(
+    return fill_in(
         "frame.html",
         "page",
         title=title,

@@ -77,12 +77,12 @@ def neuron_maps(
     changed = {layer.name for layer in layers if layer.changed and layer.neurons_after}
     if samples is None or not changed:
         return {}
-    before, after = units_of(original), units_of(result)
+    before, after = layer_units(original), layer_units(result)
     common = [name for name in before if name in after and name in changed]
     some = samples.some(MOST_SAMPLES)
     try:
-        old = values_of(original, [before[name] for name in common], some)
-        new = values_of(result, [after[name] for name in common], some)
+        old = unit_values(original, [before[name] for name in common], some)
+        new = unit_values(result, [after[name] for name in common], some)
     except RuntimeUnavailable:
         return {}
     pairs = zip(common, old, new, strict=True)
@@ -93,7 +93,7 @@ def neuron_maps(
     }
 
 
-def units_of(graph: Graph) -> dict[str, Units]:
+def layer_units(graph: Graph) -> dict[str, Units]:
     """The units of all layers of a graph, by the names of their layers."""
     found = {}
     for axis in find_axes(graph, dense=False)[0]:
@@ -110,7 +110,7 @@ def units_of(graph: Graph) -> dict[str, Units]:
     return found
 
 
-def values_of(graph: Graph, units: list[Units], samples: Samples) -> list[FloatArray]:
+def unit_values(graph: Graph, units: list[Units], samples: Samples) -> list[FloatArray]:
     """The values of units on samples, one column for each; of maps, at some positions."""
     recording = Recording.of(graph, InputSource(), Progress(), samples)
     parts: list[list[FloatArray]] = [[] for _ in units]
@@ -130,7 +130,7 @@ def mapped(name: str, units: Units, left: Units, old: FloatArray, new: FloatArra
     best = np.argmax(likeness, axis=1)
     near = likeness[np.arange(len(best)), best]
     signs = np.sign(found[np.arange(len(best)), best]) if units.even else np.ones(len(best))
-    order = np.array(list(in_groups(best, near))[:SHOWN_NEURONS], dtype=np.intp)
+    order = np.array(list(group_order(best, near))[:SHOWN_NEURONS], dtype=np.intp)
     inputs = units.weights.shape[1]
     largest = np.sort(np.linalg.norm(units.weights, axis=0).argsort()[::-1][:SHOWN_INPUTS])
     rows = evened_rows(units.weights[order][:, largest] * signs[order, None])
@@ -155,7 +155,7 @@ def correlations(old: FloatArray, new: FloatArray) -> FloatArray:
     return np.asarray(parts[0].T @ parts[1])
 
 
-def in_groups(best: Indices, near: FloatArray) -> Iterator[int]:
+def group_order(best: Indices, near: FloatArray) -> Iterator[int]:
     """Rows group by group, large groups first, and in a group those that are nearest first."""
     sizes = np.bincount(best)
     yield from np.lexsort((-near, best, -sizes[best])).tolist()

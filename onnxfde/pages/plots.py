@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from onnxfde.pages.markup import Markup, filled, joined_markup
+from onnxfde.pages.markup import Markup, fill_in, joined_markup
 
 WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 46, 20, 14, 40
@@ -20,15 +20,15 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 20, 14, 40
 MOST_TICKS = 6
 """Numbers on an axis."""
 
-Point = tuple[float, float]
+PlotPoint = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Axes:
     """Where values lie in a plot."""
 
-    x_range: Point
-    y_range: Point
+    x_range: PlotPoint
+    y_range: PlotPoint
     x_title: str
     y_title: str
     percent_x: bool = False
@@ -43,21 +43,21 @@ class Axes:
         """Where a value is, from the top."""
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share_of(value, self.y_range))
 
-    def path(self, points: Iterable[Point]) -> str:
+    def path(self, points: Iterable[PlotPoint]) -> str:
         """A line through points."""
         return "M" + "L".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
 
     def drawn(self) -> Markup:
         """The lines, numbers and titles of both axes."""
         ticks = [
-            filled("plots.html", "x_tick", x=f"{self.x(v):.1f}", text=tick(v, self.percent_x))
+            fill_in("plots.html", "x_tick", x=f"{self.x(v):.1f}", text=tick(v, self.percent_x))
             for v in ticks_of(*self.x_range)
         ]
         ticks += [
-            filled("plots.html", "y_tick", y=f"{self.y(v):.1f}", text=tick(v, self.percent_y))
+            fill_in("plots.html", "y_tick", y=f"{self.y(v):.1f}", text=tick(v, self.percent_y))
             for v in ticks_of(*self.y_range)
         ]
-        titles = filled("plots.html", "titles", x=self.x_title, y=self.y_title)
+        titles = fill_in("plots.html", "titles", x=self.x_title, y=self.y_title)
         return joined_markup([*ticks, titles])
 
 
@@ -65,7 +65,7 @@ class Axes:
 class PlotLine:
     """A line through points, and the points as dots if they were measured."""
 
-    points: Sequence[Point]
+    points: Sequence[PlotPoint]
     kind: str = "curve"
     dots: bool = True
 
@@ -78,7 +78,7 @@ class Plot:
     description: str
     axes: Axes
     curves: Sequence[PlotLine] = ()
-    chosen: Point | None = None
+    chosen: PlotPoint | None = None
     chosen_text: str = ""
     rows: Sequence[Markup] = field(default_factory=tuple)
 
@@ -87,7 +87,7 @@ class Plot:
         parts = [self.axes.drawn(), *self.rows]
         for curve in self.curves:
             path = self.axes.path(curve.points)
-            parts.append(filled("plots.html", "line", kind=curve.kind, path=path))
+            parts.append(fill_in("plots.html", "line", kind=curve.kind, path=path))
             if curve.dots:
                 parts += [self.dot(point, "dot", 2.4) for point in curve.points]
         if self.chosen is not None:
@@ -95,10 +95,10 @@ class Plot:
             parts.append(self.label())
         return svg_of(self.title, self.description, joined_markup(parts))
 
-    def dot(self, point: Point, kind: str, radius: float) -> Markup:
+    def dot(self, point: PlotPoint, kind: str, radius: float) -> Markup:
         """A point."""
         x, y = self.axes.x(point[0]), self.axes.y(point[1])
-        return filled("plots.html", "dot", kind=kind, x=f"{x:.1f}", y=f"{y:.1f}", radius=radius)
+        return fill_in("plots.html", "dot", kind=kind, x=f"{x:.1f}", y=f"{y:.1f}", radius=radius)
 
     def label(self) -> Markup:
         """What is said of the chosen point, on the side where there is room."""
@@ -107,7 +107,7 @@ class Plot:
         left = x > (WIDTH + LEFT) / 2
         place = {"x": f"{x - 9 if left else x + 9:.1f}", "y": f"{max(y - 16, TOP + 10):.1f}"}
         anchor = "end" if left else "start"
-        return filled("plots.html", "label", anchor=anchor, text=self.chosen_text, **place)
+        return fill_in("plots.html", "label", anchor=anchor, text=self.chosen_text, **place)
 
 
 def histogram(
@@ -115,7 +115,7 @@ def histogram(
 ) -> Markup:
     """Bars between edges."""
     bars = [
-        filled(
+        fill_in(
             "plots.html",
             "bar",
             x=f"{axes.x(low) + 0.6:.1f}",
@@ -129,26 +129,26 @@ def histogram(
     return svg_of(title, description, joined_markup([axes.drawn(), *bars]))
 
 
-def sparkline(title: str, points: Sequence[Point]) -> Markup:
+def sparkline(title: str, points: Sequence[PlotPoint]) -> Markup:
     """A curve without axes, as high and wide as a line of text."""
     axes = Axes(bounds_of(x for x, _ in points), (0.0, top_of(y for _, y in points)), "", "")
     path = axes.path(points)
-    return filled("plots.html", "spark", title=title, path=path, base=f"{axes.y(0):.1f}")
+    return fill_in("plots.html", "spark", title=title, path=path, base=f"{axes.y(0):.1f}")
 
 
 def svg_of(title: str, description: str, body: Markup, height: float = HEIGHT) -> Markup:
     """A picture with words for those who do not see it."""
     text = f"{title}. {description}"
-    return filled("plots.html", "svg", width=WIDTH, height=f"{height:g}", text=text, body=body)
+    return fill_in("plots.html", "svg", width=WIDTH, height=f"{height:g}", text=text, body=body)
 
 
-def share_of(value: float, limits: Point) -> float:
+def share_of(value: float, limits: PlotPoint) -> float:
     """How far a value is between two others, cut off at both."""
     low, high = limits
     return min(max((value - low) / ((high - low) or 1.0), 0.0), 1.0)
 
 
-def bounds_of(values: Iterable[float]) -> Point:
+def bounds_of(values: Iterable[float]) -> PlotPoint:
     """The smallest and the largest value."""
     found = list(values) or [0.0]
     return min(found), max(found)

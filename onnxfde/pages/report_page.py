@@ -13,10 +13,11 @@ from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.optimization import Result
 from onnxfde.pages.layer_cards import layer_cards
-from onnxfde.pages.markup import Markup, filled, joined_markup, whole_page
+from onnxfde.pages.markup import Markup, fill_in, joined_markup, whole_page
 from onnxfde.pages.neuron_maps import NeuronMap, neuron_maps
 from onnxfde.pages.plots import Axes, histogram, top_of
 from onnxfde.pages.words import (
+    REPORT_PAGE,
     UNKNOWN_NUMBER,
     asked,
     came_out,
@@ -28,11 +29,10 @@ from onnxfde.pages.words import (
     score_name,
     small,
     units_word,
-    whole,
+    whole_number,
 )
 from onnxfde.report import Report, finite, strict_json
 
-PAGE = "report.html"
 SETTING_WORDS = {
     "verdict_rows": "inputs kept aside for the check",
     "input_range": "range of the inputs",
@@ -75,16 +75,16 @@ class ReportPage:
 
     def of_fields(self, report: dict[str, Any]) -> str:
         """The page of a report as `--json` writes it."""
-        body = filled(
-            PAGE,
+        body = fill_in(
+            REPORT_PAGE,
             "report",
             version=report["version"],
             name=self.name,
             asked=asked(report),
             outcome=came_out(report),
-            tiles=tiles(report),
+            tiles=tile_list(report),
             sizes=size_rows(report),
-            remarks=remarks(report),
+            remarks=remark_lines(report),
             network=joined_markup(self.network(report)),
             layers=layer_cards(report, self.maps),
             histogram=changes_section(report),
@@ -100,14 +100,14 @@ class ReportPage:
         """The layers as bars, from inputs to outputs."""
         widest = max((one["neurons_before"] for one in report["layers"]), default=1)
         for name, size in self.inputs:
-            text = f"input, {whole(size)} numbers" if size else "input"
-            yield filled(PAGE, "stage", name=name, text=text, bar=Markup(""))
+            text = f"input, {whole_number(size)} numbers" if size else "input"
+            yield fill_in(REPORT_PAGE, "stage", name=name, text=text, bar=Markup(""))
         for one in report["layers"]:
-            yield filled(
-                PAGE, "stage", name=one["name"], text=stage_text(one), bar=bar(one, widest)
+            yield fill_in(
+                REPORT_PAGE, "stage", name=one["name"], text=stage_text(one), bar=bar(one, widest)
             )
         for name in self.outputs:
-            yield filled(PAGE, "stage", name=name, text="output", bar=Markup(""))
+            yield fill_in(REPORT_PAGE, "stage", name=name, text="output", bar=Markup(""))
 
 
 def size_of_dims(dims: tuple[Any, ...]) -> int:
@@ -123,8 +123,8 @@ def stage_text(layer: Mapping[str, Any]) -> str:
     before, after, units = layer["neurons_before"], layer["neurons_after"], units_word(layer)
     acts = f", {layer['activation']}" if layer["activation"] else ""
     if before == after:
-        return f"{whole(before)} {units}, unchanged{acts}"
-    return f"{whole(before)} → {whole(after)} {units}{acts}"
+        return f"{whole_number(before)} {units}, unchanged{acts}"
+    return f"{whole_number(before)} → {whole_number(after)} {units}{acts}"
 
 
 def bar(layer: Mapping[str, Any], widest: int) -> Markup:
@@ -132,10 +132,10 @@ def bar(layer: Mapping[str, Any], widest: int) -> Markup:
     was, now = (max(100 * layer[f"neurons_{when}"] / widest, 0.6) for when in ("before", "after"))
     places = {"was_x": 50 - was / 2, "was": was, "now_x": 50 - now / 2, "now": now}
     shown = {key: f"{value:.2f}" for key, value in places.items()}
-    return filled("plots.html", "bars", text=f"{layer['name']}: {stage_text(layer)}", **shown)
+    return fill_in("plots.html", "bars", text=f"{layer['name']}: {stage_text(layer)}", **shown)
 
 
-def tiles(report: Mapping[str, Any]) -> Markup:
+def tile_list(report: Mapping[str, Any]) -> Markup:
     """The figures that matter most."""
     found = report["verification"] or {}
     shown = [
@@ -151,8 +151,8 @@ def tiles(report: Mapping[str, Any]) -> Markup:
         after = field_of(report, "verification.metric_after", score_format(found))
         before = score_format(found)(found["metric_before"])
         shown.append((after, f"{score_name(found)}, was {before}"))
-    parts = [filled(PAGE, "tile", value=value, text=text) for value, text in shown]
-    return filled(PAGE, "tiles", tiles=joined_markup(parts))
+    parts = [fill_in(REPORT_PAGE, "tile", value=value, text=text) for value, text in shown]
+    return fill_in(REPORT_PAGE, "tiles", tiles=joined_markup(parts))
 
 
 def size_rows(report: Mapping[str, Any]) -> Markup:
@@ -161,8 +161,8 @@ def size_rows(report: Mapping[str, Any]) -> Markup:
     if report["multiply_adds"]:
         names["multiply_adds"] = "multiply-adds of one run"
     rows = [
-        filled(
-            PAGE,
+        fill_in(
+            REPORT_PAGE,
             "size",
             name=name,
             before=field_of(report, f"{key}.before"),
@@ -178,11 +178,11 @@ def size_rows(report: Mapping[str, Any]) -> Markup:
             field_of(report, f"verification.metric_{when}", shown) for when in ("before", "after")
         )
         name = score_name(found)
-        rows.append(filled(PAGE, "size", name=name, before=before, after=after, left=""))
+        rows.append(fill_in(REPORT_PAGE, "size", name=name, before=before, after=after, left=""))
     return joined_markup(rows)
 
 
-def remarks(report: Mapping[str, Any]) -> Markup:
+def remark_lines(report: Mapping[str, Any]) -> Markup:
     """What to know about the figures."""
     said = []
     if report["assumed"]:
@@ -192,7 +192,7 @@ def remarks(report: Mapping[str, Any]) -> Markup:
         said.append(found["metric_remark"])
     if report["int8"] and report["int8"]["unmerged"]:
         said.append(f"Only rounded to 8 bits: {report['int8']['unmerged']}.")
-    return joined_markup(filled(PAGE, "remark", text=text) for text in said)
+    return joined_markup(fill_in(REPORT_PAGE, "remark", text=text) for text in said)
 
 
 def changes_section(report: Mapping[str, Any]) -> Markup:
@@ -216,11 +216,11 @@ def changes_section(report: Mapping[str, Any]) -> Markup:
         f"at most {percent(edges[-1])}"
     )
     text = (
-        f"Both models ran on {whole(found['samples'])} {rows_word(found)}. A bar counts those "
-        f"whose outputs change by so much of what outputs vary. {told}."
+        f"Both models ran on {whole_number(found['samples'])} {rows_word(found)}. A bar counts "
+        f"those whose outputs change by so much of what outputs vary. {told}."
     )
     picture = histogram("How much single inputs change", told, axes, edges, counts)
-    return filled(PAGE, "histogram", text=text, picture=picture)
+    return fill_in(REPORT_PAGE, "histogram", text=text, picture=picture)
 
 
 def certificate_section(report: Mapping[str, Any]) -> Markup:
@@ -228,16 +228,16 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
     found = report["certificate"]
     if not found:
         text = "No proof was asked for, or it would have taken long: --certify asks for one."
-        return filled(PAGE, "certificate", text=text, table=Markup(""))
+        return fill_in(REPORT_PAGE, "certificate", text=text, table=Markup(""))
     if found["unavailable"]:
         text = f"Nothing: {found['unavailable']}."
-        return filled(PAGE, "certificate", text=text, table=Markup(""))
+        return fill_in(REPORT_PAGE, "certificate", text=text, table=Markup(""))
     rows = []
     for number, one in enumerate(found["outputs"]):
         path = f"certificate.outputs.{number}"
         rows.append(
-            filled(
-                PAGE,
+            fill_in(
+                REPORT_PAGE,
                 "output_bound",
                 name=one["name"],
                 limit=field_of(report, f"{path}.bound", small),
@@ -246,12 +246,12 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
             )
         )
     caption = f"For every input in this range: {found['box']}. Not only for those that were tried."
-    table = filled(PAGE, "bounds", caption=caption, rows=joined_markup(rows))
+    table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
     loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
     text = "No input in the range below can change an output by more than this."
     if loose:
         text += " The bound is larger than what an output varies by, so it is of little use here."
-    return filled(PAGE, "certificate", text=text, table=table)
+    return fill_in(REPORT_PAGE, "certificate", text=text, table=table)
 
 
 def refused_section(report: Mapping[str, Any]) -> Markup:
@@ -259,9 +259,11 @@ def refused_section(report: Mapping[str, Any]) -> Markup:
     refused = report["refused"]
     if not refused:
         return Markup("")
-    rows = [filled(PAGE, "refusal", name=one["node"], reason=one["reason"]) for one in refused]
+    rows = [
+        fill_in(REPORT_PAGE, "refusal", name=one["node"], reason=one["reason"]) for one in refused
+    ]
     places = "1 place" if len(rows) == 1 else f"{len(rows)} places"
-    return filled(PAGE, "refused", text=f"{places}, and why", rows=joined_markup(rows))
+    return fill_in(REPORT_PAGE, "refused", text=f"{places}, and why", rows=joined_markup(rows))
 
 
 def facts(report: Mapping[str, Any]) -> Iterator[Markup]:
@@ -273,18 +275,18 @@ def facts(report: Mapping[str, Any]) -> Iterator[Markup]:
         "model written": report["output_sha256"],
     }
     for name, digest in hashes.items():
-        value = filled(PAGE, "hash", text=digest) if digest else UNKNOWN_NUMBER
-        yield filled(PAGE, "fact", name=name, value=value)
+        value = fill_in(REPORT_PAGE, "hash", text=digest) if digest else UNKNOWN_NUMBER
+        yield fill_in(REPORT_PAGE, "fact", name=name, value=value)
     found = report["verification"]
     if found and found["source"]:
-        yield filled(PAGE, "fact", name="compared on", value=found["source"])
+        yield fill_in(REPORT_PAGE, "fact", name="compared on", value=found["source"])
     known = {"data"} if settings.get("data") is None else {"data", "input_range"}
     for name, value in settings.items():
         if name not in known and value not in (None, [], (), {}) and not is_default(name, value):
             words = SETTING_WORDS.get(name, name.replace("_", " "))
-            yield filled(PAGE, "fact", name=words, value=value)
+            yield fill_in(REPORT_PAGE, "fact", name=words, value=value)
     seconds = sum(report["seconds"].values())
-    yield filled(PAGE, "fact", name="seconds it took", value=f"{seconds:.1f}")
+    yield fill_in(REPORT_PAGE, "fact", name="seconds it took", value=f"{seconds:.1f}")
 
 
 def is_default(name: str, value: Any) -> bool:

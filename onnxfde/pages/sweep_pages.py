@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from onnxfde import __version__
 from onnxfde.options import SIZE_GOALS
-from onnxfde.pages.markup import Markup, filled, joined_markup, template_text, whole_page
-from onnxfde.pages.plots import Axes, Plot, PlotLine, Point, bounds_of, sparkline, top_of
+from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
+from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
 from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow
-from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, small, whole
+from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, small, whole_number
 
 SWEEP = "sweep.html"
 SMALL_CHANGE = 0.05
@@ -26,7 +26,7 @@ Format = Callable[[float], str]
 class SweepCurve:
     """Points of a curve and what its axes are."""
 
-    points: tuple[Point, ...]
+    points: tuple[PlotPoint, ...]
     x_title: str
     y_title: str
     percent: bool = True
@@ -133,12 +133,12 @@ def model_page(done: ModelSweep, command: str) -> str:
     """The page of one model."""
     curves = [curve for column in Y_TITLES if (curve := done.curve(column))]
     figures = [
-        filled(
+        fill_in(
             "report.html", "figure", picture=plotted(done, curve).drawn(), caption=caption(curve)
         )
         for curve in curves
     ]
-    body = filled(
+    body = fill_in(
         SWEEP,
         "model",
         version=__version__,
@@ -174,7 +174,7 @@ def rows_told(done: ModelSweep) -> str:
         return ""
     kind = "random inputs" if row.held_out is None else "inputs"
     aside = " that were kept aside" if row.held_out else ""
-    return f", on {whole(row.samples or 0)} {kind}{aside}"
+    return f", on {whole_number(row.samples or 0)} {kind}{aside}"
 
 
 def lead(done: ModelSweep) -> Iterator[str]:
@@ -203,15 +203,15 @@ def lead(done: ModelSweep) -> Iterator[str]:
 def point_row(done: ModelSweep, row: SweepRow) -> Markup:
     """A size in the table of a model."""
     value = percent if row.metric == "accuracy" else small
-    return filled(
+    return fill_in(
         SWEEP,
         "point",
         size=size_link(row),
         share=done.left(row),
-        parameters=cell(row.parameters, whole),
+        parameters=cell(row.parameters, whole_number),
         left=cell(done.left(row), percent),
-        bytes=cell(row.bytes, whole),
-        work=cell(row.multiply_adds, whole),
+        bytes=cell(row.bytes, whole_number),
+        work=cell(row.multiply_adds, whole_number),
         change=cell(row.relative_l2, percent),
         score=cell(row.metric_value, value),
         proven=cell(row.certified_change, small),
@@ -226,7 +226,7 @@ def size_link(row: SweepRow) -> Markup | str:
     if row.file is None:
         return row.size
     page = row.file.rpartition("/")[2].removesuffix(".onnx") + ".html"
-    return filled(SWEEP, "link", address=quote(page), text=row.size)
+    return fill_in(SWEEP, "link", address=quote(page), text=row.size)
 
 
 def file_link(row: SweepRow) -> Markup | str:
@@ -234,15 +234,15 @@ def file_link(row: SweepRow) -> Markup | str:
     if row.file is None:
         return ""
     name = row.file.rpartition("/")[2]
-    return filled(SWEEP, "link", address=quote(name), text=".onnx")
+    return fill_in(SWEEP, "link", address=quote(name), text=".onnx")
 
 
 def cell(value: float | None, shown: Format) -> Markup:
     """A number in a table that can be sorted by it."""
     if value is None:
-        return filled(SWEEP, "cell", exact="", text=UNKNOWN_NUMBER)
+        return fill_in(SWEEP, "cell", exact="", text=UNKNOWN_NUMBER)
     exact = format(value, ".17g") if isinstance(value, float) else str(value)
-    return filled(SWEEP, "cell", exact=exact, text=shown(value))
+    return fill_in(SWEEP, "cell", exact=exact, text=shown(value))
 
 
 def failures(rows: Sequence[SweepRow]) -> Markup:
@@ -253,10 +253,10 @@ def failures(rows: Sequence[SweepRow]) -> Markup:
     for row in rows:
         reasons.setdefault(row.failure or "", []).append(row.size)
     parts = [
-        filled("report.html", "refusal", name=", ".join(sizes), reason=reason)
+        fill_in("report.html", "refusal", name=", ".join(sizes), reason=reason)
         for reason, sizes in reasons.items()
     ]
-    return filled(SWEEP, "failures", rows=joined_markup(parts))
+    return fill_in(SWEEP, "failures", rows=joined_markup(parts))
 
 
 def index_page(models: Sequence[ModelSweep], command: str) -> str:
@@ -266,7 +266,7 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
     text = f"{len(models)} models at {points} sizes in all."
     if failed:
         text += f" {failed} of them have no result; their rows say why."
-    body = filled(
+    body = fill_in(
         SWEEP,
         "index",
         version=__version__,
@@ -281,24 +281,24 @@ def index_row(done: ModelSweep) -> Markup:
     """A model in the index."""
     curve, first = done.curve(), done.original
     address = quote(done.name) + "/report.html"
-    name = filled(SWEEP, "link", address=address, text=done.name) if done.made else done.name
+    name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
     change, loss = done.with_small_change, done.with_small_loss
     fastest = max((row.speedup for row in done.made if row.speedup is not None), default=None)
     why = done.failed[0].failure if not done.made and done.failed else None
-    return filled(
+    return fill_in(
         SWEEP,
         "index_row",
         name=name,
-        why=filled(SWEEP, "why", text=why) if why else Markup(""),
+        why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
         curve=sparkline(f"{done.name}: change of the outputs against size", curve.points)
         if curve
         else UNKNOWN_NUMBER,
-        parameters=cell(first.parameters if first else None, whole),
+        parameters=cell(first.parameters if first else None, whole_number),
         small_change=cell(done.left(change) if change else None, percent),
         small_loss=cell(done.left(loss) if loss else None, percent),
         fastest=cell(fastest, lambda v: f"{v:.2f} ×"),
-        sizes=cell(len(done.made), whole),
-        failed=cell(len(done.failed), whole),
+        sizes=cell(len(done.made), whole_number),
+        failed=cell(len(done.failed), whole_number),
     )
 
 
@@ -306,7 +306,7 @@ def standalone_curve(done: ModelSweep) -> str:
     """The curve of a model as an SVG file of its own."""
     curve = done.curve()
     if curve is None:
-        return filled(SWEEP, "no_curve", text=f"{done.name}: fewer than two points are known")
+        return fill_in(SWEEP, "no_curve", text=f"{done.name}: fewer than two points are known")
     drawn = plotted(done, curve).drawn()
     style = f"<style>{template_text('curve.css')}</style>"
     head, _, tail = drawn.partition("</title>")

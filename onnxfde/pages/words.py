@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onnxfde.options import DEFAULT_EPS
-from onnxfde.pages.markup import Markup, filled
+from onnxfde.pages.markup import Markup, fill_in
 
+REPORT_PAGE = "report.html"
+"""The template of the page of one run."""
 UNKNOWN_NUMBER = "–"
 SIZE_WORDS = {
     "params": "parameters",
@@ -18,7 +20,7 @@ SIZE_WORDS = {
 LEFT_WORDS = {"params": "the parameters", "macs": "the multiply-adds", "bytes": "the file's bytes"}
 
 
-def whole(value: float) -> str:
+def whole_number(value: float) -> str:
     """A whole number."""
     return f"{value:,.0f}"
 
@@ -40,7 +42,7 @@ def percent(value: float) -> str:
 
 
 def field_of(
-    report: Mapping[str, Any], path: str, shown: Callable[[float], str] = whole
+    report: Mapping[str, Any], path: str, shown: Callable[[float], str] = whole_number
 ) -> Markup | str:
     """A number of the report as it is shown, which also names its field and exact value."""
     value: Any = report
@@ -49,7 +51,7 @@ def field_of(
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return UNKNOWN_NUMBER
     exact = format(value, ".17g") if isinstance(value, float) else str(value)
-    return filled("report.html", "number", path=path, exact=exact, text=shown(value))
+    return fill_in(REPORT_PAGE, "number", path=path, exact=exact, text=shown(value))
 
 
 def asked(report: Mapping[str, Any]) -> str:
@@ -58,7 +60,7 @@ def asked(report: Mapping[str, Any]) -> str:
     for kind, what in LEFT_WORDS.items():
         limit = settings.get(f"max_{kind}")
         if limit is not None:
-            share = percent(limit) if isinstance(limit, float) else whole(limit)
+            share = percent(limit) if isinstance(limit, float) else whole_number(limit)
             of = f"of {what}" if isinstance(limit, float) else SIZE_WORDS[kind]
             return f"at most {share} {of}, and the smallest change that this allows"
     if settings.get("max_error") is not None:
@@ -69,7 +71,7 @@ def asked(report: Mapping[str, Any]) -> str:
     if settings.get("max_latency") is not None:
         return f"at most {settings['max_latency']} of the time, and the smallest change for it"
     if settings.get("neurons") is not None:
-        return f"at most {whole(settings['neurons'])} neurons in each layer"
+        return f"at most {whole_number(settings['neurons'])} neurons in each layer"
     if settings.get("keep") is not None:
         return f"at most {percent(settings['keep'])} of the neurons of each layer"
     return f"fewer neurons, {eps_words(settings.get('eps'), settings.get('semantics'))}"
@@ -108,7 +110,7 @@ def measured(report: Mapping[str, Any]) -> str:
     if not found or found["unverified"]:
         reason = found["unverified"] if found else "they were not run"
         return f"How much the outputs change is not known: {reason}."
-    rows = f"{whole(found['samples'])} {rows_word(found)}"
+    rows = f"{whole_number(found['samples'])} {rows_word(found)}"
     if found["relative_l2"] is None:
         text = f"the largest change of an output is {small(found['max_abs_error'] or 0.0)}"
     else:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from onnxfde import __version__
 from onnxfde.errors import OptionError, TargetError, in_one_line
-from onnxfde.sweeping.local_pool import Finished, unforeseen
+from onnxfde.sweeping.local_pool import FinishedPoint, unforeseen
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 
 SECONDS_TO_CONNECT = 10
@@ -93,7 +93,7 @@ class ClusterPool:
         """How many points the cluster takes at once."""
         return max(int(sum(self.client.nthreads().values())), 1)
 
-    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[Finished]:
+    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come."""
         from distributed import as_completed
 

@@ -52,7 +52,7 @@ class SweptModel:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class SizeLadder:
     """What is asked for."""
 
     models: tuple[SweptModel, ...]
@@ -129,7 +129,7 @@ def swept_models(given: Sequence[Path], data: Path | None) -> tuple[SweptModel, 
     return tuple(models.values())
 
 
-def why_unread(ladder: Ladder, model: SweptModel) -> list[PointTask] | str:
+def why_unread(ladder: SizeLadder, model: SweptModel) -> list[PointTask] | str:
     """The points of a model, or why its files cannot be read."""
     try:
         return ladder.tasks_of(model)

@@ -21,9 +21,9 @@ from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """The variables that limit threads in processes that are started from now on."""
-LOST = "its process ended without a result, twice (was it killed, or out of memory?)"
+LOST_PROCESS = "its process ended without a result, twice (was it killed, or out of memory?)"
 
-Finished = tuple[PointTask, PointOutcome]
+FinishedPoint = tuple[PointTask, PointOutcome]
 
 
 def begin() -> None:
@@ -67,7 +67,7 @@ class LocalPool:
         for process in multiprocessing.active_children():
             process.terminate()
 
-    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[Finished]:
+    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come."""
         suspects: list[PointTask] = []
         while True:
@@ -78,12 +78,12 @@ class LocalPool:
                 again: list[PointTask] = []
                 yield from self.run(iter([task]), 1, again)
                 if again:
-                    yield task, PointOutcome(failure=LOST)
+                    yield task, PointOutcome(failure=LOST_PROCESS)
             suspects.clear()
 
     def run(
         self, tasks: Iterator[PointTask], jobs: int, lost: list[PointTask]
-    ) -> Iterator[Finished]:
+    ) -> Iterator[FinishedPoint]:
         """Outcomes until no task is left, or a process is lost with those that are under way."""
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(jobs, context, begin)

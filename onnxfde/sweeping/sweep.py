@@ -14,9 +14,9 @@ from onnxfde.graph.staging import write_text
 from onnxfde.pages.sweep_pages import ModelSweep, index_page, model_page, standalone_curve
 from onnxfde.pages.sweep_rows import SweepRow, csv_text
 from onnxfde.progress import Progress
-from onnxfde.sweeping.ladder import Ladder, SweptModel, why_unread
+from onnxfde.sweeping.ladder import SizeLadder, SweptModel, why_unread
 from onnxfde.sweeping.latencies import timed_rows
-from onnxfde.sweeping.local_pool import Finished
+from onnxfde.sweeping.local_pool import FinishedPoint
 from onnxfde.sweeping.points import PointTask
 from onnxfde.sweeping.results_folder import ResultsFolder
 
@@ -26,7 +26,7 @@ CSV_FILE, INDEX_FILE, PAGE_FILE, CURVE_FILE = "sweep.csv", "index.html", "report
 class Pool(Protocol):
     """Something that computes points."""
 
-    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[Finished]:
+    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come; few tasks are taken before they can be computed."""
 
 
@@ -34,7 +34,7 @@ class Pool(Protocol):
 class Sweep:
     """A sweep that is under way."""
 
-    ladder: Ladder
+    ladder: SizeLadder
     results: ResultsFolder
     command: str
     progress: Progress = field(default_factory=Progress)
@@ -141,6 +141,6 @@ def told(row: SweepRow, seconds: float) -> str:
     return f"{head}: {row.parameters:,} parameters{error}{score} ({seconds:.1f} s)"
 
 
-def models_read(ladder: Ladder) -> list[Path]:
+def models_read(ladder: SizeLadder) -> list[Path]:
     """All files that a sweep is given."""
     return [model.path for model in ladder.models]

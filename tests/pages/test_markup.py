@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfde.pages.markup import Markup, as_markup, filled, fragments
+from onnxfde.pages.markup import Markup, as_markup, fill_in, fragments
 
 
 class Parsed(HTMLParser):
@@ -50,9 +50,9 @@ def test_markup_stays() -> None:
 
 def test_a_place_without_a_value_is_an_error() -> None:
     with pytest.raises(KeyError, match="before"):
-        filled("report.html", "size", name="a", after="b", left="c")
+        fill_in("report.html", "size", name="a", after="b", left="c")
     with pytest.raises(KeyError, match="more"):
-        filled("report.html", "hash", text="a", more="b")
+        fill_in("report.html", "hash", text="a", more="b")
 
 
 @pytest.mark.parametrize("file", ["report.html", "plots.html", "frame.html"])

@@ -10,7 +10,7 @@ import onnx
 
 from onnxfde.options import Options
 from onnxfde.pages.sweep_pages import ModelSweep
-from onnxfde.sweeping.ladder import Ladder, rungs_of, swept_models
+from onnxfde.sweeping.ladder import SizeLadder, rungs_of, swept_models
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
 from onnxfde.sweeping.sweep import Pool, Sweep
@@ -48,12 +48,12 @@ def saved_models(folder: Path, count: int = 2) -> list[Path]:
     return files
 
 
-def ladder_for(models: list[Path], data: Path | None = None) -> Ladder:
+def ladder_for(models: list[Path], data: Path | None = None) -> SizeLadder:
     options = Options(quotient="refit")
-    return Ladder(swept_models(models, data), rungs_of(SIZES), options=options)
+    return SizeLadder(swept_models(models, data), rungs_of(SIZES), options=options)
 
 
-def swept_into(out: Path, ladder: Ladder, pool: Pool) -> list[ModelSweep]:
+def swept_into(out: Path, ladder: SizeLadder, pool: Pool) -> list[ModelSweep]:
     """Sweep without measuring times."""
     with opened_results(out, [model.path for model in ladder.models]) as results:
         sweep = Sweep(ladder, results, "onnxfde sweep …", latency=False)
