@@ -124,20 +124,35 @@ def run_sweep(
 
 
 @contextmanager
-def cluster(workers: int = 2, **environment: str) -> Iterator[Any]:
+def cluster(workers: int = 2) -> Iterator[Any]:
     """Worker processes on this machine, with one thread each."""
     from distributed import LocalCluster
 
-    before = dict(os.environ)
-    os.environ.update(environment)
+    with LocalCluster(
+        n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as found:
+        yield found
+
+
+@contextmanager
+def worker_with(package: Path, address: str) -> Iterator[None]:
+    """A worker that finds another onnxfde in a folder, as soon as it has joined a cluster."""
+    from distributed import Client
+
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
+    process = subprocess.Popen(
+        [*command, "--no-nanny", "--no-dashboard"],
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": str(package)},
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        with LocalCluster(
-            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-        ) as found:
-            yield found
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=60)
+        yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        process.terminate()
+        process.wait()
 
 
 def kill_a_worker(found: Any, after: int) -> Callable[[Run, Any], None]:
@@ -221,9 +236,8 @@ def message_rows(folder: Path, models: str) -> list[list[object]]:
     fake = folder / "other" / "onnxfde"
     fake.mkdir(parents=True)
     (fake / "__init__.py").write_text('__version__ = "0.0.1"\n')
-    with cluster(1, PYTHONPATH=str(fake.parent)) as found:
-        address = found.scheduler_address
-        other = run_sweep(models, folder / "version", "--cluster", address)
+    with cluster(0) as found, worker_with(fake.parent, found.scheduler_address):
+        other = run_sweep(models, folder / "version", "--cluster", found.scheduler_address)
     said = re.sub(r"127\.0\.0\.1:\d{2,}", "127.0.0.1:…", other.said.strip())
     return [
         ["nobody answers", nobody.code, nobody.said.strip()],
