@@ -43,6 +43,8 @@ def refuse_outputs(
 
     if out == STDOUT:
         raise UsageError("OUT - : a model is written to a file, give its name")
+    if html_file == STDOUT:
+        raise UsageError("--html - : a page is written to a file, give its name")
     given = InputFiles(tuple(models), data)
     outputs = [] if out is None else [out]
     if out is not None and not same_file(out, given.models[0]):

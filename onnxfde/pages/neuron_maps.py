@@ -46,6 +46,11 @@ class Units:
     even: bool = False
     """Whether the sign of a unit makes no difference."""
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a value of this shape has the units where they are expected."""
+        place = self.axis if self.axis >= 0 else len(shape) + self.axis
+        return 0 <= place < len(shape) and shape[place] == self.count
+
 
 @dataclass(frozen=True, eq=False)
 class NeuronMap:
@@ -89,7 +94,7 @@ def neuron_maps(
     return {
         name: mapped(name, before[name], after[name], a, b)
         for name, a, b in pairs
-        if len(a) == len(b)
+        if len(a) == len(b) > 0
     }
 
 
@@ -117,10 +122,14 @@ def unit_values(graph: Graph, units: list[Units], samples: Samples) -> list[Floa
     per_run = max(MOST_ROWS // max(recording.samples.runs, 1), 1)
     for values in recording.batches([one.value for one in units]) if units else ():
         for own, one in zip(parts, units, strict=True):
+            if not one.fits(values[one.value].shape):
+                continue
             rows = np.moveaxis(values[one.value], one.axis, -1).reshape(-1, one.count)
             pick = np.linspace(0, len(rows) - 1, min(per_run, len(rows))).astype(int)
             own.append(rows[pick].astype(np.float64))
-    return [np.concatenate(own) for own in parts]
+    return [
+        np.concatenate([np.zeros((0, u.count)), *own]) for own, u in zip(parts, units, strict=True)
+    ]
 
 
 def mapped(name: str, units: Units, left: Units, old: FloatArray, new: FloatArray) -> NeuronMap:

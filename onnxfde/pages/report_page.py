@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.optimization import Result
@@ -65,7 +66,7 @@ class ReportPage:
         original = result.source.graph
         after = Graph(result.kept, original.folder)
         maps = neuron_maps(original, after, result.report.layers, result.samples)
-        inputs = tuple((str(spec), size_of_dims(spec.dims)) for spec in input_specs(original))
+        inputs = tuple(inputs_shown(original))
         outputs = tuple(value.name for value in original.model.graph.output)
         return cls(name, command, inputs, outputs, maps)
 
@@ -108,6 +109,14 @@ class ReportPage:
             )
         for name in self.outputs:
             yield fill_in(REPORT_PAGE, "stage", name=name, text="output", bar=Markup(""))
+
+
+def inputs_shown(graph: Graph) -> Iterator[tuple[str, int]]:
+    """The inputs of a network, and how many numbers each has; 0 if that is not known."""
+    try:
+        yield from [(str(spec), size_of_dims(spec.dims)) for spec in input_specs(graph)]
+    except DataError:
+        yield from [(value.name, 0) for value in graph.inputs]
 
 
 def size_of_dims(dims: tuple[Any, ...]) -> int:

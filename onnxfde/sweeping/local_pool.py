@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from onnxfde.errors import in_one_line
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
@@ -56,16 +56,27 @@ class LocalPool:
     """Runs points in so many processes."""
 
     jobs: int
+    before: dict[str, str] = field(default_factory=dict)
+    """What this process had in the place of those variables."""
+    others: list[Any] = field(default_factory=list)
+    """Processes that were there before."""
 
     def __enter__(self) -> Self:
         """Let processes that are started from now on have one thread each."""
+        self.before.update({n: os.environ[n] for n in ONE_THREAD if n in os.environ})
+        self.others.extend(multiprocessing.active_children())
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave no process behind."""
+        """Leave no process behind, and the variables as they were."""
+        for name in ONE_THREAD:
+            del os.environ[name]
+        os.environ.update(self.before)
         for process in multiprocessing.active_children():
-            process.terminate()
+            if process not in self.others:
+                process.terminate()
+                process.join()
 
     def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come."""

@@ -31,7 +31,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--data",
         demo_data("digits"),
     ]
-    words += ["--max-params", "20%", "--html", folder / "page.html", "--json", folder / "r.json"]
+    words += [
+        "--max-params",
+        "20%",
+        "--quotient",
+        "refit",
+        "--html",
+        folder / "page.html",
+        "--json",
+        folder / "r.json",
+    ]
     assert run(*words).exit_code == 0
     return folder
 
@@ -182,6 +191,12 @@ def test_a_page_is_no_other_file_of_the_run(model: Path, tmp_path: Path, same: s
     assert done.exit_code == 2
     assert model.read_bytes() == before
     assert not (tmp_path / "o.onnx").exists()
+
+
+def test_a_page_is_not_written_to_stdout(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--html", "-")
+    assert done.exit_code == 2
+    assert "--html - : a page is written to a file" in done.stderr
 
 
 def test_a_dry_run_writes_the_page_alone(model: Path, tmp_path: Path) -> None:

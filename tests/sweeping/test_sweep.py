@@ -176,8 +176,10 @@ def test_two_sweeps_do_not_write_into_one_folder(models: list[Path], tmp_path: P
 
 def test_two_processes_give_the_same_table(done: Path, models: list[Path], tmp_path: Path) -> None:
     ladder = ladder_for(models, models[0].parent / "data.npz")
+    before = dict(os.environ)
     with LocalPool(2) as pool:
         swept_into(tmp_path / "out", ladder, pool)
+    assert dict(os.environ) == before
     assert without_times(tmp_path / "out") == without_times(done)
     assert active_children() == []
 
