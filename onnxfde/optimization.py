@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -74,11 +74,17 @@ class Result:
         """The inputs on which it is compared with the original; None if it is not."""
         return self.draw_samples()
 
-    def save(self, path: str | Path, report_file: str | Path | None = None) -> Report:
+    def save(
+        self,
+        path: str | Path,
+        report_file: str | Path | None = None,
+        pages: Mapping[Path, Callable[[Report], str]] | None = None,
+    ) -> Report:
         """Write the model (a copy of the input if nothing changed); returns the completed report.
 
         If the name ends in .ort, it is written in onnxruntime's own format. With `report_file`, the
-        report goes there as JSON; both files are replaced, or none.
+        report goes there as JSON, and `pages` are files with other texts that are made of it; all
+        files are replaced, or none.
         """
         target, start = Path(os.path.realpath(path)), time.perf_counter()
         with saving(target, self.source, self.data) as stage:
@@ -87,6 +93,8 @@ class Result:
             report = replace(report, weight_files=stage.other_names(), seconds=seconds)
             if report_file is not None:
                 stage.write_beside(Path(report_file), report.to_json())
+            for page, text in (pages or {}).items():
+                stage.write_beside(page, text(report))
         return report
 
     def staged(self, stage: Stage) -> Report:
@@ -115,8 +123,10 @@ class Optimization:
     """Everything that influences the result; written into it and into the report."""
 
     @classmethod
-    def opened(cls, model: Model, options: Options, progress: Progress) -> Optimization:
-        """Open the model and its data."""
+    def opened(
+        cls, model: Model, options: Options, progress: Progress, frontiers: bool = False
+    ) -> Optimization:
+        """Open the model and its data; `frontiers` of all layers are told if that is wanted."""
         source = open_model(model)
         use = options.data_use
         inputs, data_hash = open_data(source.graph, options.data, options.range_used, use)
@@ -134,7 +144,8 @@ class Optimization:
         if limit is not None:
             settings["max_certified_error"] = [limit, inputs.box_given]
         memory = None if limit is None else dict[Hashable, Any]()
-        context = Context(inputs, progress, memory, Deadline.after(options.time_limit))
+        deadline = Deadline.after(options.time_limit)
+        context = Context(inputs, progress, memory, deadline, frontiers=frontiers)
         if options.goal == "latency":
             timed = latency_of(options, source.graph, progress)
             context = replace(context, latency=timed)

@@ -99,11 +99,13 @@ def optimize(
 
 
 @np.errstate(all="ignore")
-def optimized(model: Model, options: Options, progress: Progress | None = None) -> Result:
-    """`optimize` with its options as one value."""
+def optimized(
+    model: Model, options: Options, progress: Progress | None = None, frontiers: bool = False
+) -> Result:
+    """`optimize` with its options as one value; `frontiers` costs some time, for pages."""
     progress = (progress or Progress()).restarted()
     with progress.timed("load"):
-        run = Optimization.opened(model, options, progress)
+        run = Optimization.opened(model, options, progress, frontiers)
     if not options.force and is_own_work(run.source.graph, __version__, run.settings):
         return run.unchanged("onnxfde made it with these settings before")
     if options.int8:

@@ -16,7 +16,7 @@ from onnxfde.graph.other_activations import found_activations
 from onnxfde.graph.weight_matrices import array_at
 from onnxfde.numbers import FloatArray
 from onnxfde.options import UnitKind
-from onnxfde.passes.result import LayerChange
+from onnxfde.passes.result import FrontierPoint, LayerChange, frontier_of_errors
 
 
 @dataclass(eq=False)
@@ -70,6 +70,10 @@ class AxisWork:
     def kind(self) -> UnitKind:
         """What its units are."""
         return "dense" if is_plain_dense(self.axis) else "channels"
+
+    def frontier(self) -> tuple[FrontierPoint, ...]:
+        """The errors of some counts, if they are known."""
+        return () if self.curve is None else frontier_of_errors(self.curve)
 
     def change(self, graph: Graph, axis: Axis, eps: float | None, align: int) -> LayerChange:
         """What the report says of it, as it is now."""

@@ -11,7 +11,7 @@ before it have changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -173,7 +173,8 @@ class ChannelMerging:
     def change(self, work: AxisWork, eps: float | None) -> LayerChange:
         """What the report says of an axis."""
         axis = read_again(self.work, work.axis)
-        return work.change(self.work, axis, eps, alignment(work.axis, work.units, self.options))
+        change = work.change(self.work, axis, eps, alignment(work.axis, work.units, self.options))
+        return replace(change, frontier=work.frontier()) if self.context.frontiers else change
 
 
 def share_of_numbers(left: Sequence[AxisWork]) -> float:

@@ -26,7 +26,7 @@ from onnxfde.passes.fold_affine import FoldAffine
 from onnxfde.passes.goal_costs import cost_of_counts
 from onnxfde.passes.merge_channels import MergeChannels, inputs_to_fit, samples_to_fit
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.passes.result import Context, PassResult
+from onnxfde.passes.result import Context, PassResult, frontier_of_errors
 from onnxfde.passes.unit_curves import CurveMeter, UnitCurve
 
 
@@ -116,7 +116,20 @@ class GoalSearch:
             return self.lossless
         deadline = self.context.deadline.for_part(share)
         context = replace(self.fitting, deadline=deadline)
-        return merged_by(replace(self.merge, counts=decided), self.original, context)
+        return self.with_frontiers(
+            merged_by(replace(self.merge, counts=decided), self.original, context)
+        )
+
+    def with_frontiers(self, found: PassResult) -> PassResult:
+        """The same with the curves that counts were chosen by, where layers tell no others."""
+        if not self.context.frontiers:
+            return found
+        known = {curve.axis.name: frontier_of_errors(curve.local) for curve in self.curves}
+        layers = (
+            replace(layer, frontier=layer.frontier or known.get(layer.name, ()))
+            for layer in found.layers
+        )
+        return replace(found, layers=tuple(layers))
 
     def skeleton(self, counts: Indices) -> Graph:
         """The network with so many units, any of them: it computes nonsense, but as fast."""

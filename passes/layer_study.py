@@ -32,7 +32,7 @@ from onnxfde.neurons.structural_merge import structural_merge
 from onnxfde.neurons.value_range import storage_fault
 from onnxfde.numbers import FloatArray
 from onnxfde.options import MergeOptions
-from onnxfde.passes.result import Context
+from onnxfde.passes.result import Context, FrontierPoint, curve_counts
 from onnxfde.passes.stored_form import stored_form
 from onnxfde.progress import Progress
 from onnxfde.proof.value_bounds import feature_bounds
@@ -46,6 +46,9 @@ from onnxfde.running.layer_inputs import (
 from onnxfde.running.recording import Recording
 from onnxfde.running.samples import Samples
 
+CURVE_WORK = 1e10
+"""Neurons² × (inputs + outputs) up to which the errors of other counts are told of a layer: a few
+seconds. Chosen; not tuned."""
 MEASURED_PRODUCTS = 2**30
 """Products of inputs and weights for which a layer's change is measured on all samples, 0.1 s on
 one core; larger layers are measured on some. Chosen; not tuned."""
@@ -92,6 +95,23 @@ class LayerStudy:
         """The warning, and why the last search ended early, if it did."""
         ended = self.frontier.remark if isinstance(self.frontier, FreeSearch) else None
         return "; ".join(filter(None, (self.remark, ended))) or None
+
+    def curve(self) -> tuple[FrontierPoint, ...]:
+        """The errors of some counts by the quick method that searches start from."""
+        frontier, problem = self.frontier, self.problem
+        quick = frontier.blocks if isinstance(frontier, FreeSearch) else frontier
+        live = problem.live
+        large = live.neurons**2 * (live.inputs + live.outputs) > CURVE_WORK
+        if large or isinstance(quick, ThresholdFrontier) or not live.neurons:
+            return ()
+        found = {}
+        for count in curve_counts(live.neurons):
+            reduced = quick.at_most(count)
+            if reduced is not None and reduced.layer.neurons:
+                found[reduced.layer.neurons] = reduced.error
+        return tuple(
+            FrontierPoint(n, error, problem.lower_bound(n)) for n, error in sorted(found.items())
+        )
 
     def measured_error(self, after: Layer, merged: bool, range_only: bool = False) -> float:
         """The change on rows kept for the verdict, else on rows held out, else on the samples.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from onnxfde.graph.affine_maps import NoMatch
@@ -102,6 +102,8 @@ class MergeNeurons(CappedMerging):
             reduced, useful = self.choice(study)
             progress.say("measuring the error")
             change = self.change(study, reduced, useful)
+            if context.frontiers:
+                change = replace(change, frontier=study.curve())
         if reduced is not None and change.changed:
             with progress.timed("quotient"):
                 write_layer(work, now, reduced.layer, study.problem.kept)

@@ -11,12 +11,25 @@ from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.neurons.layer import Layer
-from onnxfde.numbers import Blocks
+from onnxfde.numbers import Blocks, FloatArray
 from onnxfde.options import UnitKind
 from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 
 _T = TypeVar("_T")
+CURVE_POINTS = 16
+"""How many counts of a layer are shown at most. Chosen: enough to see the shape of a curve."""
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """What a layer of so many neurons would lose."""
+
+    neurons: int
+    error: float
+    """In the metric, as of `LayerChange.error`: by a quick method, others may lose less."""
+    lower_bound: float | None
+    """No layer with so few neurons has a smaller error; None if no bound is known."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,8 @@ class LayerChange:
     """Whether the time limit ended the search for fewer neurons."""
     range_only: bool = False
     """Whether it is equal to the original, up to rounding, only for inputs in the range given."""
+    frontier: tuple[FrontierPoint, ...] = ()
+    """The errors of other counts, if they were asked for and are known."""
 
     @property
     def changed(self) -> bool:
@@ -160,6 +175,8 @@ class Context:
     """The time that a network takes, likely at most, where that is asked for."""
     stamp_bytes: int = 0
     """Bytes of the record in the result that says how it was made, where bytes are limited."""
+    frontiers: bool = False
+    """Whether the errors of other counts are to be told of every layer."""
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` returns; with a memory it is called only once per key."""
@@ -169,6 +186,23 @@ class Context:
             self.memory[key] = make()
         found: _T = self.memory[key]
         return found
+
+
+def curve_counts(units: int) -> list[int]:
+    """Some numbers of units from 1 to all but one, each a fixed share more than the last.
+
+    >>> curve_counts(10)
+    [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    most = max(units - 1, 1)
+    steps = (most ** (i / (CURVE_POINTS - 1)) for i in range(CURVE_POINTS))
+    return sorted({round(step) for step in steps} if most > CURVE_POINTS else range(1, most + 1))
+
+
+def frontier_of_errors(errors: FloatArray) -> tuple[FrontierPoint, ...]:
+    """Some points of the errors of 0, 1, 2 … units."""
+    counts = curve_counts(len(errors) - 1)
+    return tuple(FrontierPoint(count, float(errors[count]), None) for count in counts)
 
 
 class Pass(Protocol):

@@ -37,6 +37,8 @@ BELOW = {
     "passes": {"leaves", "neurons", "lumping", "graph", "proof", "running"},
     "machines": {"leaves", "graph", "running"},
     "top": {"leaves", "neurons", "lumping", "graph", "proof", "running", "passes", "machines"},
+    "pages": {"leaves", "graph", "running", "passes", "machines", "top"},
+    "sweeping": {"leaves", "graph", "running", "machines", "top", "pages"},
 }
 ALLOWED: dict[str, set[str]] = {**BELOW, "command": {*BELOW}}
 """Which rooms a room may import besides itself."""
@@ -79,6 +81,8 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
         ("onnx_graphsurgeon", {"onnxfde.graph.new_nodes"}),
         ("onnxruntime", {RUNTIME, RUNNER}),
         ("PIL", {"onnxfde.running.image_folder"}),
+        ("distributed", {"onnxfde.sweeping.cluster"}),
+        ("matplotlib", {"onnxfde.sweeping.png_plot"}),
     ],
 )
 def test_one_module_talks_to_each_library(package: str, door: set[str]) -> None:

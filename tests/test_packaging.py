@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+SHIPPED = (".py", ".c", ".npz", ".onnx", ".html", ".css", ".js")
 BUILD = "from setuptools import build_meta; build_meta.build_{kind}({folder!r})"
 
 
@@ -52,7 +53,8 @@ def test_the_source_distribution_holds_what_its_tests_need(checkout: Path) -> No
     with tarfile.open(built(checkout, "sdist")) as archive:
         shipped = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"}
-    code = {name for name in tracked() if name.endswith((".py", ".c", ".npz", ".onnx", ".csv"))}
+    suffixes = (".py", ".c", ".npz", ".onnx", ".csv", ".html", ".css", ".js")
+    code = {name for name in tracked() if name.endswith(suffixes)}
     assert needed | code <= shipped
 
 
@@ -60,7 +62,7 @@ def test_the_wheel_ships_one_package_and_no_tests(checkout: Path) -> None:
     names = zipfile.ZipFile(built(checkout, "wheel")).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"onnxfde"}
     modules = {name for name in tracked() if name.startswith(("onnxfde/", "passes/"))}
-    modules = {name for name in modules if name.endswith((".py", ".c", ".npz", ".onnx"))}
+    modules = {name for name in modules if name.endswith(SHIPPED)}
     assert {name.removeprefix("passes/") for name in modules} <= {
         name.removeprefix("onnxfde/passes/") for name in names
     }

@@ -21,8 +21,16 @@ JsonFile = Annotated[
 ]
 
 
+REPORT_STARTS = {"--json": (b"{", "JSON"), "--html": (b"<", "HTML")}
+"""What files with reports begin with, by option."""
+
+
 def refuse_outputs(
-    models: Iterable[Path], data: Path | None, json_file: Path | None, out: Path | None = None
+    models: Iterable[Path],
+    data: Path | None,
+    json_file: Path | None,
+    out: Path | None = None,
+    html_file: Path | None = None,
 ) -> None:
     """Refuse, before any work, files that cannot be written or must not be overwritten."""
     from onnxfde.graph.files import check_target
@@ -35,25 +43,28 @@ def refuse_outputs(
 
     if out == STDOUT:
         raise UsageError("OUT - : a model is written to a file, give its name")
+    if html_file == STDOUT:
+        raise UsageError("--html - : a page is written to a file, give its name")
     given = InputFiles(tuple(models), data)
     outputs = [] if out is None else [out]
     if out is not None and not same_file(out, given.models[0]):
         outputs.append(Path(f"{out}.data"))
-    report = None if json_file in (None, STDOUT) else json_file
-    if report is not None:
+    wanted = {"--json": None if json_file == STDOUT else json_file, "--html": html_file}
+    reports = {option: file for option, file in wanted.items() if file is not None}
+    for option, report in reports.items():
         if os.path.realpath(report) in map(os.path.realpath, outputs):
-            raise UsageError(f"--json {report} is another file of this run; choose another file")
+            raise UsageError(f"{option} {report} is another file of this run; choose another file")
         outputs.append(report)
     for target in outputs:
         check_target(target)
     refuse_overwriting(outputs, given, may_replace=out)
     if out is not None:
         refuse_what_is_no_model(out)
-    if report is not None:
-        refuse_what_is_not_json(report)
+    for option, report in reports.items():
+        refuse_what_is_no_report(option, report)
 
 
-def refuse_what_is_not_json(target: Path) -> None:
+def refuse_what_is_no_report(option: str, target: Path) -> None:
     """Refuse to replace a file that no command of ours can have written."""
     if not target.exists():
         return
@@ -61,9 +72,10 @@ def refuse_what_is_not_json(target: Path) -> None:
         with target.open("rb") as stream:
             start = stream.read(1)
     except OSError as error:
-        raise OutputError(f"--json {target} cannot be read ({error.strerror})") from None
-    if start not in (b"", b"{"):
-        raise UsageError(f"--json {target} exists and is not JSON; choose another file")
+        raise OutputError(f"{option} {target} cannot be read ({error.strerror})") from None
+    first, kind = REPORT_STARTS[option]
+    if start not in (b"", first):
+        raise UsageError(f"{option} {target} exists and is not {kind}; choose another file")
 
 
 def write_json(target: Path | None, text: str, written: Path | None = None) -> None:

@@ -26,6 +26,7 @@ from onnxfde.command.interruption import interruptible
 from onnxfde.command.optimize_command import optimize_command
 from onnxfde.command.plain_values import sparing_validators
 from onnxfde.command.streams import GuardedStdout, open_closed_streams
+from onnxfde.command.sweep_command import sweep_command
 from onnxfde.command.target_command import targets
 from onnxfde.command.verify_command import verify_command
 from onnxfde.errors import OnnxfdeError, in_one_line, without_controls
@@ -125,6 +126,11 @@ COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, str], str]] = {
     ),
     "inspect": (inspect_command, INSPECTION_MEANINGS, "inspect in.onnx --input-range 0:1"),
     "verify": (verify_command, {}, "verify in.onnx out.onnx --data test.npz --tolerance 0.05"),
+    "sweep": (
+        sweep_command,
+        {},
+        "sweep nets/*.onnx --out sweep --data 'data/{name}.npz' --jobs 4",
+    ),
     "demo": (demo_command, {}, "demo --save demo"),
     "bench": (bench_command, BENCH_MEANINGS, "bench in.onnx out.onnx --batch 1,32"),
 }

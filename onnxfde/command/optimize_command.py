@@ -25,7 +25,7 @@ from onnxfde.command.arguments import (
     remark_on_range,
 )
 from onnxfde.command.ascii_fallback import say
-from onnxfde.command.dataclass_options import takes_fields
+from onnxfde.command.dataclass_options import command_line, takes_fields
 from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
     JSON_HELP,
@@ -50,6 +50,10 @@ from onnxfde.options import (
 from onnxfde.threads import spare_threads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnxfde.optimization import Result
+    from onnxfde.progress import Progress
     from onnxfde.report import Report
 
 UNCHANGED = 3
@@ -230,6 +234,16 @@ class OptimizeArguments:
         Path | None,
         typer.Option("--json", "--report", metavar="FILE", help=JSON_HELP, readable=False),
     ] = None
+    html_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page to look at in a browser: what was asked for and what came out, "
+            "layer by layer.",
+            readable=False,
+        ),
+    ] = None
     quiet: Quiet = False
     verbose: Verbose = False
     semantics: Annotated[
@@ -327,7 +341,7 @@ def optimize_command(given: OptimizeArguments) -> None:
     with importing():
         from onnxfde.command.report_table import show_report
 
-    with interruptible(None if given.dry_run else given.out, given.json_file):
+    with interruptible(None if given.dry_run else given.out, given.json_file, given.html_file):
         report = optimize_and_write(given)
     if not given.quiet and report.layers:
         remark_on_range(given.data, given.input_range)
@@ -346,14 +360,30 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     """Optimize and write; returns the report."""
     from onnxfde import pipeline
     from onnxfde.command.progress_bar import progress_bar
+    from onnxfde.graph.staging import write_text
 
-    options, dry = given.options, given.dry_run
-    refuse_outputs((given.model,), given.data, given.json_file, None if dry else given.out)
+    options, dry, html = given.options, given.dry_run, given.html_file
+    out = None if dry else given.out
+    refuse_outputs((given.model,), given.data, given.json_file, out, html)
     report_file = None if given.json_file == STDOUT else given.json_file
     with progress_bar(given.quiet, given.verbose) as progress:
-        result = pipeline.optimized(given.model, options, progress)
+        result = pipeline.optimized(given.model, options, progress, frontiers=html is not None)
+        pages = {} if html is None else {html: page_of(given, result, progress)}
         progress.say("writing")
-        report = result.report if dry else result.save(given.out, report_file)
+        report = result.report if dry else result.save(given.out, report_file, pages)
+    for page, text in pages.items() if dry else ():
+        write_text(page, text(report))
     left = given.json_file if dry or given.json_file == STDOUT else None
-    write_json(left, report.to_json(), None if dry else given.out)
+    write_json(left, report.to_json(), out)
     return report
+
+
+def page_of(
+    given: OptimizeArguments, result: Result, progress: Progress
+) -> Callable[[Report], str]:
+    """Makes the page of a result from its report."""
+    from onnxfde.pages.report_page import ReportPage
+
+    progress.say("drawing the page")
+    command = command_line("optimize", given, leave_out=("quiet", "verbose", "html_file"))
+    return ReportPage.of(result, given.model.name, command).html

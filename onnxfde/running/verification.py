@@ -20,11 +20,21 @@ from onnxfde.running.label_scores import scaled, scores
 from onnxfde.running.outputs import is_floating
 from onnxfde.running.samples import Samples
 
+HISTOGRAM_BINS = 24
+"""Bars of the histogram of changes. Chosen; not tuned."""
 NONSENSE = 2.0
 """Largest relative L2 that is put down to rounding to 8 bits: twice that of a constant output.
 Chosen; not tuned."""
 MUCH_WORSE = 5
 """Factor by which one error must exceed another to count as much worse. Chosen; not tuned."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many values lie between each edge and the next."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class Verification:
     left_out: float | None = None
     """The share of floating-point values that were not compared, because they are NaN or infinite
     in the original; None if there are none."""
+    row_changes: Histogram | None = None
+    """Of the relative change of single rows, whose mean square is that of `relative_l2`."""
 
     @property
     def has_passed(self) -> bool:
@@ -93,7 +105,17 @@ def measure(before: list[Array], after: list[Array], samples: Samples, engine: s
         mse=float(np.mean(change[finite] ** 2)) * scale * scale,
         relative_l2=float(np.linalg.norm(change)) / spread if spread > 0 else None,
         left_out=None if finite.all() else float(1 - finite.mean()),
+        row_changes=row_changes(change, spread),
     )
+
+
+def row_changes(change: FloatArray, spread: float) -> Histogram | None:
+    """How often rows change how much, relative to what a row varies by in the mean."""
+    if len(change) < 2 or spread <= 0:
+        return None
+    found = np.linalg.norm(change, axis=1) * (np.sqrt(len(change)) / spread)
+    counts, edges = np.histogram(found, HISTOGRAM_BINS, (0.0, max(float(found.max()), 1e-300)))
+    return Histogram(tuple(map(float, edges)), tuple(map(int, counts)))
 
 
 def differing_share(before: list[Array], after: list[Array]) -> float | None:

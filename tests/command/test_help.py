@@ -11,7 +11,7 @@ from onnxfde.command import bench_table, inspection_table, report_table
 from onnxfde.command.column_meanings import BENCH_MEANINGS, INSPECTION_MEANINGS
 from onnxfde.command.main import app
 
-PAGES = ("", "optimize", "inspect", "verify", "demo", "bench", "target", "target setup")
+PAGES = ("", "optimize", "inspect", "verify", "sweep", "demo", "bench", "target", "target setup")
 
 
 def page(command: str, charset: str = "utf-8") -> str:

@@ -1,0 +1,47 @@
+"""What `sweep` prints: one row for each model and size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
+from onnxfde.command.terminal import console, print_line
+from onnxfde.pages.sweep_pages import ModelSweep
+from onnxfde.pages.sweep_rows import SweepRow
+
+SWEEP_COLUMNS = ("model", "size", "parameters", "error", "score", "proven", "ms")
+FEW_COLUMNS = ("model", "size", "parameters", "error")
+"""What is shown in a narrow terminal."""
+
+
+def show_sweep(models: Sequence[ModelSweep]) -> None:
+    """Print all rows, then what failed."""
+    out = console()
+    rows = [[cells_of(row) for row in one.rows if row.failure is None] for one in models]
+    groups = [group for group in rows if group]
+    if groups:
+        grids = [
+            Grid(columns, [[tuple(row[c] for c in columns) for row in group] for group in groups])
+            for columns in (SWEEP_COLUMNS, FEW_COLUMNS)
+        ]
+        show_first_that_fits(out, [grids[0]], [grids[1]])
+    for one in models:
+        for row in one.failed:
+            print_line(out, f"{row.model} {row.size}: {row.failure}")
+
+
+def cells_of(row: SweepRow) -> dict[str, str]:
+    """What is shown of a row, by column."""
+
+    def shown(value: float | None, form: Callable[[float], str]) -> str:
+        return UNKNOWN if value is None else form(value)
+
+    return {
+        "model": row.model,
+        "size": row.size,
+        "parameters": shown(row.parameters, "{:,}".format),
+        "error": shown(row.relative_l2, "{:.2g}".format),
+        "score": shown(row.metric_value, "{:.4g}".format),
+        "proven": shown(row.certified_change, "{:.2g}".format),
+        "ms": shown(row.latency_ms, "{:.3g}".format),
+    }

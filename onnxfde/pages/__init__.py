@@ -1,0 +1,1 @@
+"""Pages to look at: one file each, which needs nothing else."""

@@ -1,0 +1,163 @@
+"""Each layer that changed: its frontier with the chosen point, and which neurons went where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxfde.numbers import FloatArray
+from onnxfde.pages.markup import Markup, fill_in, joined_markup
+from onnxfde.pages.neuron_maps import NeuronMap
+from onnxfde.pages.pixels import signed_image
+from onnxfde.pages.plots import WIDTH, Axes, Plot, PlotLine, svg_of, top_of
+from onnxfde.pages.words import REPORT_PAGE, field_of, percent, units_word, whole_number
+
+TALLEST = 1.2
+"""Errors above this are cut off: 1 is that of a constant output."""
+ROW_HEIGHT = (3.2, 9.0)
+"""The least and the largest height of a row in the picture of weights."""
+PICTURE_HEIGHT = 240.0
+HEAT_WIDTH, BAR_LEFT, SIMILARITY_WIDTH = 288, 308, WIDTH - 308
+"""The width of the picture of weights, and where the bars beside it begin."""
+
+
+def layer_cards(report: Mapping[str, Any], maps: Mapping[str, NeuronMap]) -> Markup:
+    """The section with one card for each layer that changed."""
+    numbered = list(enumerate(report["layers"]))
+    cards = [
+        card(report, number, maps.get(one["name"]))
+        for number, one in numbered
+        if one["neurons_before"] != one["neurons_after"]
+    ]
+    if not cards:
+        return Markup("")
+    text = (
+        "A neuron (or channel) that does nearly the same as others can go, if the weights behind "
+        "it are adjusted. Here is what each layer gave, and what that cost there."
+    )
+    return fill_in(REPORT_PAGE, "layers", text=text, cards=joined_markup(cards))
+
+
+def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Markup:
+    """One layer."""
+    layer, path = report["layers"][number], f"layers.{number}"
+    before, after = (field_of(report, f"{path}.neurons_{when}") for when in ("before", "after"))
+    change = field_of(report, f"{path}.measured_error", percent)
+    parts = [before, " → ", after, f" {units_word(layer)}. The layer's output changes by ", change]
+    parts.append(" of what it varies.")
+    lossless = layer["neurons_lossless"]
+    if lossless is not None and lossless < layer["neurons_before"]:
+        exact = field_of(report, f"{path}.neurons_lossless")
+        parts += [" With ", exact, " it would stay the same up to rounding."]
+    remark = fill_in(REPORT_PAGE, "remark", text=layer["remark"]) if layer["remark"] else Markup("")
+    figures = joined_markup([*frontier_figure(layer), *map_figure(layer, found)])
+    text = joined_markup(parts)
+    return fill_in(
+        REPORT_PAGE, "layer", name=layer["name"], text=text, remark=remark, figures=figures
+    )
+
+
+def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
+    """What fewer neurons cost, if that is known."""
+    points = [(p["neurons"], p["error"]) for p in layer["frontier"] if p["error"] is not None]
+    bounds = [
+        (p["neurons"], p["lower_bound"])
+        for p in layer["frontier"]
+        if p["lower_bound"] is not None and p["neurons"] <= layer["inputs"]
+    ]
+    if len(points) < 2:
+        return
+    before, after, units = layer["neurons_before"], layer["neurons_after"], units_word(layer)
+    if points[-1][0] < before:
+        points.append((before, 0.0))
+    error = layer["error"] or 0.0
+    top = min(max(top_of(y for _, y in points), top_of([error])), TALLEST)
+    axes = Axes((0.0, before), (0.0, top), f"{units} left", "change of the layer's output")
+    chosen = f"{whole_number(after)} {units}, {percent(error)}"
+    lines = [PlotLine(points)]
+    lines += [PlotLine(bounds, "bound", dots=False)] if len(bounds) > 1 else []
+    told = f"From {before} {units} at no change to {after} at {percent(error)}, which was chosen"
+    title = f"{layer['name']}: what fewer {units} cost"
+    plot = Plot(title, told, axes, lines, (after, error), chosen)
+    bound = fill_in(REPORT_PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
+    seen, said = layer["measured_error"], f"What was chosen: {chosen}."
+    if seen != error:
+        said = f"What was chosen: {chosen} by this estimate, {percent(seen)} when it was measured."
+    caption = fill_in(REPORT_PAGE, "frontier_caption", units=units, chosen=said, bound=bound)
+    yield fill_in(REPORT_PAGE, "figure", picture=plot.drawn(), caption=caption)
+
+
+def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Markup]:
+    """Which neurons went where, if that is known."""
+    if found is None or not len(found.groups):
+        return
+    shown = f"The largest group shown has {found.largest_group}."
+    rows, columns = found.weights.shape
+    if rows < found.neurons:
+        shown += (
+            f" Other groups are left out ({rows} of {whole_number(found.neurons)} rows are shown)."
+        )
+    if columns < found.inputs:
+        shown += f" Of {whole_number(found.inputs)} inputs, the {columns} with the largest weights."
+    caption = fill_in(
+        REPORT_PAGE,
+        "map_caption",
+        units=units_word(layer),
+        neurons=whole_number(found.neurons),
+        left=whole_number(layer["neurons_after"]),
+        kept=Markup("") if found.kept is None else fill_in(REPORT_PAGE, "kept_caption"),
+        shown=shown,
+    )
+    yield fill_in(REPORT_PAGE, "figure", picture=heat_map(layer, found), caption=caption)
+
+
+def heat_map(layer: Mapping[str, Any], found: NeuronMap) -> Markup:
+    """Incoming weights as coloured rows in groups, and a bar for each row."""
+    lines = list(heat_lines(found))
+    step = min(max(PICTURE_HEIGHT / len(lines), ROW_HEIGHT[0]), ROW_HEIGHT[1])
+    height = step * len(lines)
+    image = signed_image(np.stack([line.weights for line in lines]))
+    size = {"width": HEAT_WIDTH, "height": f"{height:.1f}"}
+    parts = [fill_in("plots.html", "heat", image=Markup(image), **size)]
+    for number, line in enumerate(lines):
+        if line.kind is not None:
+            place = {"y": f"{(number + 0.12) * step:.1f}", "height": f"{0.76 * step:.2f}"}
+            x, width = (
+                (0, 8.0) if line.kind == "kept" else (BAR_LEFT, SIMILARITY_WIDTH * line.similarity)
+            )
+            place |= {"x": str(x), "width": f"{width:.1f}"}
+            parts.append(fill_in("plots.html", "similarity", kind=line.kind, **place))
+    words = {"left": "incoming weights", "right": "in step"}
+    parts.append(fill_in("plots.html", "heat_titles", y=f"{height + 14:.1f}", **words))
+    mean = float(np.mean(found.similarity))
+    told = (
+        f"{len(found.groups)} of {found.neurons} {units_word(layer)} in "
+        f"{len(set(found.groups.tolist()))} groups; on average each is {mean:.2f} correlated with "
+        "the one that is left"
+    )
+    title = f"{layer['name']}: which {units_word(layer)} do the same"
+    return svg_of(title, told, joined_markup(parts), height + 20)
+
+
+@dataclass(frozen=True, eq=False)
+class HeatLine:
+    """One line of the picture: a neuron of the original, one that is left, or a gap."""
+
+    weights: FloatArray
+    kind: str | None = None
+    similarity: float = 0.0
+
+
+def heat_lines(found: NeuronMap) -> Iterator[HeatLine]:
+    """The lines from top to bottom."""
+    for row, group in enumerate(found.groups):
+        if row == 0 or group != found.groups[row - 1]:
+            if row:
+                yield HeatLine(np.zeros(found.weights.shape[1]))
+            if found.kept is not None:
+                yield HeatLine(found.kept[row], "kept")
+        near = min(max(float(found.similarity[row]), 0.0), 1.0)
+        yield HeatLine(found.weights[row], "now", near)

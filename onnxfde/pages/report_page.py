@@ -1,0 +1,305 @@
+"""The page of one run of `optimize`: report and pictures in, one file of HTML out.
+
+Every number on it is a field of the report, which stands at the end of the page as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnxfde.errors import DataError
+from onnxfde.graph.input_specs import input_specs
+from onnxfde.graph.model import Graph
+from onnxfde.optimization import Result
+from onnxfde.pages.layer_cards import layer_cards
+from onnxfde.pages.markup import Markup, fill_in, joined_markup, whole_page
+from onnxfde.pages.neuron_maps import NeuronMap, neuron_maps
+from onnxfde.pages.plots import Axes, histogram, top_of
+from onnxfde.pages.words import (
+    REPORT_PAGE,
+    UNKNOWN_NUMBER,
+    asked,
+    came_out,
+    field_of,
+    left_percent,
+    percent,
+    rows_word,
+    score_format,
+    score_name,
+    small,
+    units_word,
+    whole_number,
+)
+from onnxfde.report import Report, finite, strict_json
+
+SETTING_WORDS = {
+    "verdict_rows": "inputs kept aside for the check",
+    "input_range": "range of the inputs",
+    "max_params": "limit on parameters",
+    "max_macs": "limit on multiply-adds",
+    "max_bytes": "limit on bytes",
+    "max_error": "limit on the change",
+    "eps": "allowed change of a layer (ε)",
+    "quotient": "how layers get fewer neurons",
+}
+"""What settings are called, where their names alone do not say it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportPage:
+    """What a page shows besides the report."""
+
+    name: str
+    """What the model is called."""
+    command: str
+    """The command that makes the same again."""
+    inputs: tuple[tuple[str, int], ...] = ()
+    """The inputs of the network, and how many numbers each has."""
+    outputs: tuple[str, ...] = ()
+    maps: Mapping[str, NeuronMap] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: Result, name: str, command: str) -> ReportPage:
+        """What is to be seen of a result; both models run once more."""
+        original = result.source.graph
+        after = Graph(result.kept, original.folder)
+        maps = neuron_maps(original, after, result.report.layers, result.samples)
+        inputs = tuple(inputs_shown(original))
+        outputs = tuple(value.name for value in original.model.graph.output)
+        return cls(name, command, inputs, outputs, maps)
+
+    def html(self, report: Report) -> str:
+        """The page."""
+        return self.of_fields(finite(report.to_dict()))
+
+    def of_fields(self, report: dict[str, Any]) -> str:
+        """The page of a report as `--json` writes it."""
+        body = fill_in(
+            REPORT_PAGE,
+            "report",
+            version=report["version"],
+            name=self.name,
+            asked=asked(report),
+            outcome=came_out(report),
+            tiles=tile_list(report),
+            sizes=size_rows(report),
+            remarks=remark_lines(report),
+            network=joined_markup(self.network(report)),
+            layers=layer_cards(report, self.maps),
+            histogram=changes_section(report),
+            certificate=certificate_section(report),
+            refused=refused_section(report),
+            command=self.command,
+            facts=joined_markup(facts(report)),
+            json=strict_json(report),
+        )
+        return whole_page(f"{self.name} – onnxfde", body)
+
+    def network(self, report: Mapping[str, Any]) -> Iterator[Markup]:
+        """The layers as bars, from inputs to outputs."""
+        widest = max((one["neurons_before"] for one in report["layers"]), default=1)
+        for name, size in self.inputs:
+            text = f"input, {whole_number(size)} numbers" if size else "input"
+            yield fill_in(REPORT_PAGE, "stage", name=name, text=text, bar=Markup(""))
+        for one in report["layers"]:
+            yield fill_in(
+                REPORT_PAGE, "stage", name=one["name"], text=stage_text(one), bar=bar(one, widest)
+            )
+        for name in self.outputs:
+            yield fill_in(REPORT_PAGE, "stage", name=name, text="output", bar=Markup(""))
+
+
+def inputs_shown(graph: Graph) -> Iterator[tuple[str, int]]:
+    """The inputs of a network, and how many numbers each has; 0 if that is not known."""
+    try:
+        yield from [(str(spec), size_of_dims(spec.dims)) for spec in input_specs(graph)]
+    except DataError:
+        yield from [(value.name, 0) for value in graph.inputs]
+
+
+def size_of_dims(dims: tuple[Any, ...]) -> int:
+    """How many numbers one sample of an input has; 0 if that is not known."""
+    size = 1
+    for length in dims[1:]:
+        size *= length if isinstance(length, int) else 0
+    return size
+
+
+def stage_text(layer: Mapping[str, Any]) -> str:
+    """How wide a layer was and is."""
+    before, after, units = layer["neurons_before"], layer["neurons_after"], units_word(layer)
+    acts = f", {layer['activation']}" if layer["activation"] else ""
+    if before == after:
+        return f"{whole_number(before)} {units}, unchanged{acts}"
+    return f"{whole_number(before)} → {whole_number(after)} {units}{acts}"
+
+
+def bar(layer: Mapping[str, Any], widest: int) -> Markup:
+    """The width of a layer before and after."""
+    was, now = (max(100 * layer[f"neurons_{when}"] / widest, 0.6) for when in ("before", "after"))
+    places = {"was_x": 50 - was / 2, "was": was, "now_x": 50 - now / 2, "now": now}
+    shown = {key: f"{value:.2f}" for key, value in places.items()}
+    return fill_in("plots.html", "bars", text=f"{layer['name']}: {stage_text(layer)}", **shown)
+
+
+def tile_list(report: Mapping[str, Any]) -> Markup:
+    """The figures that matter most."""
+    found = report["verification"] or {}
+    shown = [
+        (field_of(report, "grp_percent", lambda v: f"{v:.1f} %"), "of the parameters are left"),
+        (left_percent(report["bytes"]), "of the file's bytes are left"),
+    ]
+    if report["multiply_adds"]:
+        shown.append((left_percent(report["multiply_adds"]), "of the work of one run is left"))
+    if found.get("relative_l2") is not None:
+        change = field_of(report, "verification.relative_l2", percent)
+        shown.append((change, "change of the outputs, of what they vary"))
+    if found.get("metric_after") is not None:
+        after = field_of(report, "verification.metric_after", score_format(found))
+        before = score_format(found)(found["metric_before"])
+        shown.append((after, f"{score_name(found)}, was {before}"))
+    parts = [fill_in(REPORT_PAGE, "tile", value=value, text=text) for value, text in shown]
+    return fill_in(REPORT_PAGE, "tiles", tiles=joined_markup(parts))
+
+
+def size_rows(report: Mapping[str, Any]) -> Markup:
+    """The rows of the table of sizes."""
+    names = {"parameters": "parameters", "bytes": "bytes of the file"}
+    if report["multiply_adds"]:
+        names["multiply_adds"] = "multiply-adds of one run"
+    rows = [
+        fill_in(
+            REPORT_PAGE,
+            "size",
+            name=name,
+            before=field_of(report, f"{key}.before"),
+            after=field_of(report, f"{key}.after"),
+            left=left_percent(report[key]),
+        )
+        for key, name in names.items()
+    ]
+    found = report["verification"]
+    if found and found["metric_before"] is not None:
+        shown = score_format(found)
+        before, after = (
+            field_of(report, f"verification.metric_{when}", shown) for when in ("before", "after")
+        )
+        name = score_name(found)
+        rows.append(fill_in(REPORT_PAGE, "size", name=name, before=before, after=after, left=""))
+    return joined_markup(rows)
+
+
+def remark_lines(report: Mapping[str, Any]) -> Markup:
+    """What to know about the figures."""
+    said = []
+    if report["assumed"]:
+        said.append(f"No real inputs were given. {report['assumed']}.")
+    found = report["verification"]
+    if found and found["metric_remark"]:
+        said.append(found["metric_remark"])
+    if report["int8"] and report["int8"]["unmerged"]:
+        said.append(f"Only rounded to 8 bits: {report['int8']['unmerged']}.")
+    return joined_markup(fill_in(REPORT_PAGE, "remark", text=text) for text in said)
+
+
+def changes_section(report: Mapping[str, Any]) -> Markup:
+    """The histogram of the change of single rows."""
+    found = report["verification"]
+    bars = found and found["row_changes"]
+    if not bars:
+        return Markup("")
+    edges, counts = bars["edges"], bars["counts"]
+    axes = Axes(
+        (0.0, edges[-1]),
+        (0.0, top_of(counts)),
+        "change of an input's outputs",
+        "inputs",
+        percent_x=True,
+        percent_y=False,
+    )
+    most = max(range(len(counts)), key=counts.__getitem__)
+    told = (
+        f"Most often between {percent(edges[most])} and {percent(edges[most + 1])}; "
+        f"at most {percent(edges[-1])}"
+    )
+    text = (
+        f"Both models ran on {whole_number(found['samples'])} {rows_word(found)}. A bar counts "
+        f"those whose outputs change by so much of what outputs vary. {told}."
+    )
+    picture = histogram("How much single inputs change", told, axes, edges, counts)
+    return fill_in(REPORT_PAGE, "histogram", text=text, picture=picture)
+
+
+def certificate_section(report: Mapping[str, Any]) -> Markup:
+    """What is proven for all inputs."""
+    found = report["certificate"]
+    if not found:
+        text = "No proof was asked for, or it would have taken long: --certify asks for one."
+        return fill_in(REPORT_PAGE, "certificate", text=text, table=Markup(""))
+    if found["unavailable"]:
+        text = f"Nothing: {found['unavailable']}."
+        return fill_in(REPORT_PAGE, "certificate", text=text, table=Markup(""))
+    rows = []
+    for number, one in enumerate(found["outputs"]):
+        path = f"certificate.outputs.{number}"
+        rows.append(
+            fill_in(
+                REPORT_PAGE,
+                "output_bound",
+                name=one["name"],
+                limit=field_of(report, f"{path}.bound", small),
+                seen=field_of(report, f"{path}.measured_max", small),
+                spread=field_of(report, f"{path}.spread", small),
+            )
+        )
+    caption = f"For every input in this range: {found['box']}. Not only for those that were tried."
+    table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
+    loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
+    text = "No input in the range below can change an output by more than this."
+    if loose:
+        text += " The bound is larger than what an output varies by, so it is of little use here."
+    return fill_in(REPORT_PAGE, "certificate", text=text, table=table)
+
+
+def refused_section(report: Mapping[str, Any]) -> Markup:
+    """What was left alone, if anything was."""
+    refused = report["refused"]
+    if not refused:
+        return Markup("")
+    rows = [
+        fill_in(REPORT_PAGE, "refusal", name=one["node"], reason=one["reason"]) for one in refused
+    ]
+    places = "1 place" if len(rows) == 1 else f"{len(rows)} places"
+    return fill_in(REPORT_PAGE, "refused", text=f"{places}, and why", rows=joined_markup(rows))
+
+
+def facts(report: Mapping[str, Any]) -> Iterator[Markup]:
+    """What the result depends on."""
+    settings = report["settings"]
+    hashes = {
+        "model given": report["input_sha256"],
+        "data": settings.get("data"),
+        "model written": report["output_sha256"],
+    }
+    for name, digest in hashes.items():
+        value = fill_in(REPORT_PAGE, "hash", text=digest) if digest else UNKNOWN_NUMBER
+        yield fill_in(REPORT_PAGE, "fact", name=name, value=value)
+    found = report["verification"]
+    if found and found["source"]:
+        yield fill_in(REPORT_PAGE, "fact", name="compared on", value=found["source"])
+    known = {"data"} if settings.get("data") is None else {"data", "input_range"}
+    for name, value in settings.items():
+        if name not in known and value not in (None, [], (), {}) and not is_default(name, value):
+            words = SETTING_WORDS.get(name, name.replace("_", " "))
+            yield fill_in(REPORT_PAGE, "fact", name=words, value=value)
+    seconds = sum(report["seconds"].values())
+    yield fill_in(REPORT_PAGE, "fact", name="seconds it took", value=f"{seconds:.1f}")
+
+
+def is_default(name: str, value: Any) -> bool:
+    """Whether a setting is what it is if nobody says anything."""
+    from onnxfde.options import MergeOptions
+
+    return bool(getattr(MergeOptions, name, None) == value)

@@ -1,0 +1,313 @@
+"""The pages of a sweep: one for each model with its trade-off curve, and an index of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from onnxfde import __version__
+from onnxfde.options import SIZE_GOALS
+from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
+from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
+from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow
+from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, small, whole_number
+
+SWEEP = "sweep.html"
+SMALL_CHANGE = 0.05
+"""A change of outputs that is called small. Chosen: half of the default of --eps."""
+SMALL_LOSS = 0.01
+"""A loss of accuracy that is called small: one point."""
+SIZE_FIELDS = dict(zip(SIZE_GOALS, ("parameters", "multiply_adds", "bytes"), strict=True))
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class SweepCurve:
+    """Points of a curve and what its axes are."""
+
+    points: tuple[PlotPoint, ...]
+    x_title: str
+    y_title: str
+    percent: bool = True
+    """Whether what is on the vertical axis is a share."""
+    from_zero: bool = True
+
+
+@dataclass(frozen=True)
+class ModelSweep:
+    """What came out of one model."""
+
+    name: str
+    file: str
+    kind: str
+    """What sizes are shares of: params, macs or bytes."""
+    rows: tuple[SweepRow, ...]
+
+    @property
+    def original(self) -> SweepRow | None:
+        """The model as it was given."""
+        return next((row for row in self.rows if row.size == ORIGINAL), None)
+
+    @property
+    def made(self) -> list[SweepRow]:
+        """The sizes that have a result."""
+        return [row for row in self.rows if row.file is not None]
+
+    @property
+    def failed(self) -> list[SweepRow]:
+        """The sizes that have none."""
+        return [row for row in self.rows if row.failure is not None]
+
+    def left(self, row: SweepRow) -> float | None:
+        """The share of the original's size that a row has."""
+        name = SIZE_FIELDS[self.kind]
+        whole_size = getattr(self.original, name, None)
+        own = getattr(row, name)
+        return own / whole_size if own is not None and whole_size else None
+
+    def curve(self, column: str = "relative_l2") -> SweepCurve | None:
+        """A column against the size, if at least two points are known."""
+        found = [(self.left(row), getattr(row, column)) for row in self.rows]
+        points = sorted({(x, y) for x, y in found if x is not None and y is not None})
+        if len(points) < 2:
+            return None
+        shares, title = Y_TITLES[column]
+        if column == "metric_value" and self.metric != "accuracy":
+            shares, title = False, "mean squared error"
+        size = f"{SIZE_WORDS[self.kind]} left"
+        from_zero = column != "metric_value" or self.metric != "accuracy"
+        return SweepCurve(tuple(points), size, title, shares, from_zero)
+
+    @property
+    def metric(self) -> str | None:
+        """What labels measure, if there are any."""
+        return next((row.metric for row in self.rows if row.metric), None)
+
+    def smallest(self, is_good: Callable[[SweepRow], bool]) -> SweepRow | None:
+        """The smallest result that is good enough."""
+        good = [row for row in self.made if is_good(row) and self.left(row) is not None]
+        return min(good, key=lambda row: self.left(row) or 0.0, default=None)
+
+    @property
+    def with_small_change(self) -> SweepRow | None:
+        """The smallest whose outputs change little."""
+        return self.smallest(lambda r: r.relative_l2 is not None and r.relative_l2 <= SMALL_CHANGE)
+
+    @property
+    def with_small_loss(self) -> SweepRow | None:
+        """The smallest that loses little accuracy."""
+        first = self.original.metric_value if self.original else None
+        if first is None or self.metric != "accuracy":
+            return None
+        best = first - SMALL_LOSS - 1e-12
+        return self.smallest(lambda row: row.metric_value is not None and row.metric_value >= best)
+
+
+Y_TITLES = {
+    "relative_l2": (True, "change of the outputs"),
+    "metric_value": (True, "accuracy"),
+    "latency_ms": (False, "milliseconds of one run"),
+}
+"""What a column is called on a vertical axis, and whether it is a share."""
+
+
+def plotted(done: ModelSweep, curve: SweepCurve) -> Plot:
+    """A curve as a plot."""
+    lowest, highest = bounds_of(y for _, y in curve.points)
+    room = 0.08 * ((highest - lowest) or 1.0)
+    limits = (
+        (0.0, top_of([highest])) if curve.from_zero else (max(lowest - room, 0), highest + room)
+    )
+    axes = Axes((0.0, 1.0), limits, curve.x_title, curve.y_title, True, curve.percent)
+    shown: Format = percent if curve.percent else small
+    (x0, y0), (x1, y1) = curve.points[0], curve.points[-1]
+    told = (
+        f"From {shown(y1)} with {percent(x1)} of the {SIZE_WORDS[done.kind]} to {shown(y0)} with "
+        f"{percent(x0)}"
+    )
+    return Plot(f"{done.name}: {curve.y_title}", told, axes, [PlotLine(curve.points)])
+
+
+def model_page(done: ModelSweep, command: str) -> str:
+    """The page of one model."""
+    curves = [curve for column in Y_TITLES if (curve := done.curve(column))]
+    figures = [
+        fill_in(
+            "report.html", "figure", picture=plotted(done, curve).drawn(), caption=caption(curve)
+        )
+        for curve in curves
+    ]
+    body = fill_in(
+        SWEEP,
+        "model",
+        version=__version__,
+        name=done.name,
+        lead=" ".join(lead(done)),
+        figures=joined_markup(figures),
+        rows=joined_markup(point_row(done, row) for row in done.rows if row.failure is None),
+        failures=failures(done.failed),
+        command=command,
+        unit=SIZE_WORDS[done.kind],
+        rows_told=rows_told(done),
+    )
+    return whole_page(f"{done.name} – onnxfde sweep", body, "sort.js")
+
+
+def caption(curve: SweepCurve) -> str:
+    """What is to be seen on a curve."""
+    texts = {
+        "change of the outputs": "How far the outputs are from the original's, compared with how "
+        "much they vary from input to input. Lower is better; smaller models are on the left.",
+        "accuracy": "The share of inputs that the model gets right, of those that were kept aside "
+        "for this. Higher is better.",
+        "mean squared error": "How far the outputs are from the targets. Lower is better.",
+        "milliseconds of one run": "The median time of one run on the machine that made this page.",
+    }
+    return texts[curve.y_title]
+
+
+def rows_told(done: ModelSweep) -> str:
+    """On how many inputs of which kind changes were measured."""
+    row = next((row for row in done.made if row.samples), None)
+    if row is None:
+        return ""
+    kind = "random inputs" if row.held_out is None else "inputs"
+    aside = " that were kept aside" if row.held_out else ""
+    return f", on {whole_number(row.samples or 0)} {kind}{aside}"
+
+
+def lead(done: ModelSweep) -> Iterator[str]:
+    """What came out, in sentences."""
+    if not done.made:
+        yield "No size has a result."
+        return
+    size = SIZE_WORDS[done.kind]
+    sizes = "one size" if len(done.made) == 1 else f"{len(done.made)} sizes"
+    yield f"The same network at {sizes}, made by merging neurons that do the same; no retraining."
+    if row := done.with_small_loss:
+        assert done.original is not None
+        before, after = percent(done.original.metric_value or 0), percent(row.metric_value or 0)
+        yield (
+            f"The smallest that loses at most one point of accuracy has "
+            f"{percent(done.left(row) or 0)} of the {size}: accuracy goes from {before} to {after}."
+        )
+    if row := done.with_small_change:
+        yield (
+            f"The smallest whose outputs change by at most {percent(SMALL_CHANGE)} of what they "
+            f"vary has {percent(done.left(row) or 0)} of the {size}: they change by "
+            f"{percent(row.relative_l2 or 0)}."
+        )
+
+
+def point_row(done: ModelSweep, row: SweepRow) -> Markup:
+    """A size in the table of a model."""
+    value = percent if row.metric == "accuracy" else small
+    return fill_in(
+        SWEEP,
+        "point",
+        size=size_link(row),
+        share=done.left(row),
+        parameters=cell(row.parameters, whole_number),
+        left=cell(done.left(row), percent),
+        bytes=cell(row.bytes, whole_number),
+        work=cell(row.multiply_adds, whole_number),
+        change=cell(row.relative_l2, percent),
+        score=cell(row.metric_value, value),
+        proven=cell(row.certified_change, small),
+        time=cell(row.latency_ms, small),
+        speedup=cell(row.speedup, lambda v: f"{v:.2f} ×"),
+        file=file_link(row),
+    )
+
+
+def size_link(row: SweepRow) -> Markup | str:
+    """The size, which leads to the page of its own."""
+    if row.file is None:
+        return row.size
+    page = row.file.rpartition("/")[2].removesuffix(".onnx") + ".html"
+    return fill_in(SWEEP, "link", address=quote(page), text=row.size)
+
+
+def file_link(row: SweepRow) -> Markup | str:
+    """Where the model is."""
+    if row.file is None:
+        return ""
+    name = row.file.rpartition("/")[2]
+    return fill_in(SWEEP, "link", address=quote(name), text=".onnx")
+
+
+def cell(value: float | None, shown: Format) -> Markup:
+    """A number in a table that can be sorted by it."""
+    if value is None:
+        return fill_in(SWEEP, "cell", exact="", text=UNKNOWN_NUMBER)
+    exact = format(value, ".17g") if isinstance(value, float) else str(value)
+    return fill_in(SWEEP, "cell", exact=exact, text=shown(value))
+
+
+def failures(rows: Sequence[SweepRow]) -> Markup:
+    """Sizes without a result, and why; the same reason only once."""
+    if not rows:
+        return Markup("")
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        reasons.setdefault(row.failure or "", []).append(row.size)
+    parts = [
+        fill_in("report.html", "refusal", name=", ".join(sizes), reason=reason)
+        for reason, sizes in reasons.items()
+    ]
+    return fill_in(SWEEP, "failures", rows=joined_markup(parts))
+
+
+def index_page(models: Sequence[ModelSweep], command: str) -> str:
+    """The page with all models."""
+    failed = sum(not one.made for one in models)
+    points = sum(len(one.made) for one in models)
+    text = f"{len(models)} models at {points} sizes in all."
+    if failed:
+        text += f" {failed} of them have no result; their rows say why."
+    body = fill_in(
+        SWEEP,
+        "index",
+        version=__version__,
+        text=text,
+        rows=joined_markup(map(index_row, models)),
+        command=command,
+    )
+    return whole_page("onnxfde sweep", body, "sort.js")
+
+
+def index_row(done: ModelSweep) -> Markup:
+    """A model in the index."""
+    curve, first = done.curve(), done.original
+    address = quote(done.name) + "/report.html"
+    name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
+    change, loss = done.with_small_change, done.with_small_loss
+    fastest = max((row.speedup for row in done.made if row.speedup is not None), default=None)
+    why = done.failed[0].failure if not done.made and done.failed else None
+    return fill_in(
+        SWEEP,
+        "index_row",
+        name=name,
+        why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
+        curve=sparkline(f"{done.name}: change of the outputs against size", curve.points)
+        if curve
+        else UNKNOWN_NUMBER,
+        parameters=cell(first.parameters if first else None, whole_number),
+        small_change=cell(done.left(change) if change else None, percent),
+        small_loss=cell(done.left(loss) if loss else None, percent),
+        fastest=cell(fastest, lambda v: f"{v:.2f} ×"),
+        sizes=cell(len(done.made), whole_number),
+        failed=cell(len(done.failed), whole_number),
+    )
+
+
+def standalone_curve(done: ModelSweep) -> str:
+    """The curve of a model as an SVG file of its own."""
+    curve = done.curve()
+    if curve is None:
+        return fill_in(SWEEP, "no_curve", text=f"{done.name}: fewer than two points are known")
+    drawn = plotted(done, curve).drawn()
+    style = f"<style>{template_text('curve.css')}</style>"
+    head, _, tail = drawn.partition("</title>")
+    return f"{head}</title>{style}{tail}\n"

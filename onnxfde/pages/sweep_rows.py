@@ -1,0 +1,108 @@
+"""What a table, a curve and a CSV file show of one point of a sweep."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+ORIGINAL = "original"
+"""The size of the row that shows a model as it was given."""
+TIMES = ("latency_ms", "speedup")
+"""Columns that differ from run to run; all others do not."""
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One model at one size; None where something is not known."""
+
+    model: str
+    size: str
+    """What was asked for, such as 50%."""
+    parameters: int | None = None
+    parameters_percent: float | None = None
+    """What is left of the original's."""
+    bytes: int | None = None
+    multiply_adds: int | None = None
+    """Of one sample."""
+    relative_l2: float | None = None
+    """The change of the outputs, of what they vary, on `samples` rows."""
+    metric: str | None = None
+    metric_value: float | None = None
+    """Accuracy or mean squared error, if the data holds labels."""
+    certified_change: float | None = None
+    """No input in the range changes an output by more."""
+    samples: int | None = None
+    held_out: bool | None = None
+    """Whether these rows had no part in making the result."""
+    latency_ms: float | None = None
+    """The median time of one run on this machine."""
+    speedup: float | None = None
+    """How many times as fast as the original."""
+    file: str | None = None
+    """The model that was written, beside the CSV file."""
+    sha256: str | None = None
+    failure: str | None = None
+    """Why there is no result, if there is none."""
+
+    @classmethod
+    def of_report(cls, model: str, size: str, file: str, report: dict[str, Any]) -> Self:
+        """The row of a run of `optimize`."""
+        checked, proof = report["verification"] or {}, report["certificate"]
+        bounds = (
+            [o["bound"] for o in proof["outputs"]] if proof and not proof["unavailable"] else []
+        )
+        same = report["unchanged"] is not None
+        return cls(
+            model=model,
+            size=size,
+            parameters=report["parameters"]["after"],
+            parameters_percent=report["grp_percent"],
+            bytes=report["bytes"]["after"],
+            multiply_adds=(report["multiply_adds"] or {}).get("after"),
+            relative_l2=0.0 if same else checked.get("relative_l2"),
+            metric=checked.get("metric"),
+            metric_value=checked.get("metric_after"),
+            certified_change=max(bounds) if bounds else None,
+            samples=checked.get("samples"),
+            held_out=checked.get("held_out"),
+            file=file,
+            sha256=report["output_sha256"],
+        )
+
+    @classmethod
+    def of_original(cls, model: str, report: dict[str, Any]) -> Self:
+        """The row of the model as it was given, as any run on it tells."""
+        checked = report["verification"] or {}
+        return cls(
+            model=model,
+            size=ORIGINAL,
+            parameters=report["parameters"]["before"],
+            parameters_percent=100.0,
+            bytes=report["bytes"]["before"],
+            multiply_adds=(report["multiply_adds"] or {}).get("before"),
+            relative_l2=0.0,
+            metric=checked.get("metric"),
+            metric_value=checked.get("metric_before"),
+            sha256=report["input_sha256"],
+        )
+
+    @property
+    def to_fields(self) -> dict[str, Any]:
+        """All fields by name."""
+        return asdict(self)
+
+
+COLUMNS = tuple(field.name for field in fields(SweepRow))
+
+
+def csv_text(rows: Iterable[SweepRow]) -> str:
+    """A table of rows; what is not known is empty."""
+    stream = io.StringIO(newline="")
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for row in rows:
+        table.writerow(["" if v is None else v for v in row.to_fields.values()])
+    return stream.getvalue().encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,1 @@
+"""Trade-off curves: many models, many sizes, on the machines at hand."""

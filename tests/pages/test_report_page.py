@@ -1,0 +1,215 @@
+"""The page of `optimize --html`: its numbers are the report's, and nothing on it does harm."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxfde.demo import demo_data, demo_model
+from tests.command.running import run
+from tests.models import mlp, twins
+from tests.pages.browser import Elements, needs_browser, opened, value_at, width_in
+
+HOSTILE = "<script>document.title='harmed'</script>\"'&\u202eevil\u2067\N{HEBREW LETTER ALEF}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the page and the JSON of the demo network."""
+    folder = tmp_path_factory.mktemp("page")
+    words: list[str | Path] = [
+        "optimize",
+        demo_model("digits"),
+        folder / "out.onnx",
+        "--data",
+        demo_data("digits"),
+    ]
+    words += [
+        "--max-params",
+        "20%",
+        "--quotient",
+        "refit",
+        "--html",
+        folder / "page.html",
+        "--json",
+        folder / "r.json",
+    ]
+    assert run(*words).exit_code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> Elements:
+    return Elements((made / "page.html").read_text(encoding="utf-8"))
+
+
+def test_every_number_is_that_of_the_json_report(made: Path, page: Elements) -> None:
+    report = json.loads((made / "r.json").read_text())
+    for path, shown in page.numbers.items():
+        assert shown == value_at(report, path), path
+    wanted = {"parameters.before", "parameters.after", "bytes.after", "verification.relative_l2"}
+    wanted |= {"layers.0.neurons_after", "layers.1.measured_error", "verification.metric_after"}
+    assert wanted <= page.numbers.keys()
+    assert json.loads(page.text_of("report-json")) == report
+
+
+def test_the_report_holds_what_the_page_draws(made: Path) -> None:
+    report = json.loads((made / "r.json").read_text())
+    bars = report["verification"]["row_changes"]
+    assert sum(bars["counts"]) == report["verification"]["samples"]
+    assert len(bars["edges"]) == len(bars["counts"]) + 1
+    for layer in report["layers"]:
+        counts = [point["neurons"] for point in layer["frontier"]]
+        errors = [point["error"] for point in layer["frontier"]]
+        assert counts == sorted(set(counts))
+        assert errors[0] > errors[-1]
+
+
+def test_it_can_be_read_without_seeing_it(page: Elements) -> None:
+    pictures = page.named("svg")
+    assert len(pictures) >= 6
+    assert all(found["role"] == "img" and found["aria-label"] for found in pictures)
+    assert len(page.named("table")) == len(page.named("caption"))
+    assert all(found.get("scope") for found in page.named("th"))
+    levels = [int(tag[1]) for tag, _ in page.found if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    assert page.named("html")[0]["lang"] == "en"
+
+
+def test_it_loads_nothing(page: Elements) -> None:
+    for found in page.named("script", "link", "img", "image", "iframe", "a"):
+        assert (found.get("href") or found.get("src") or "data:").startswith("data:")
+
+
+@needs_browser
+def test_a_browser_would_tell(tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text("<img src='http://a.invalid/x.png'><script>console.error(1); no()</script>")
+    seen = opened(page, tmp_path)
+    assert seen.requests == ["http://a.invalid/x.png"]
+    assert len(seen.console) >= 2
+
+
+@needs_browser
+def test_a_browser_has_nothing_to_complain_about(made: Path, tmp_path: Path) -> None:
+    seen = opened(made / "page.html", tmp_path)
+    assert (seen.console, seen.requests) == ([], [])
+    report = json.loads((made / "r.json").read_text())
+    shown = Elements(seen.dom).numbers
+    assert len(shown) > 10
+    assert all(number == value_at(report, path) for path, number in shown.items())
+
+
+@needs_browser
+def test_it_fits_a_telephone(made: Path, tmp_path: Path) -> None:
+    assert width_in(made / "page.html", 390, tmp_path) <= 390
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """The page of a model in which every name wants to be more than a name."""
+    model = mlp(*twins())
+    names = {name: f"{HOSTILE}{name}" for node in model.graph.node for name in node.output}
+    names |= {value.name: f"{HOSTILE}{value.name}" for value in model.graph.input}
+    for node in model.graph.node:
+        node.name = f"{HOSTILE}{node.output[0]}"
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = names[value.name]
+    onnx.save(model, tmp_path / "<img src=x>.onnx")
+    page = tmp_path / "page.html"
+    done = run("optimize", tmp_path / "<img src=x>.onnx", tmp_path / "o.onnx", "--html", page)
+    assert done.exit_code == 0, done.output
+    return page
+
+
+def test_names_stay_names(hostile: Path) -> None:
+    page = Elements(hostile.read_text(encoding="utf-8"))
+    assert not page.named("script", "img")
+    text = hostile.read_text(encoding="utf-8")
+    assert "harmed" in text
+    assert not set("\u202e\u2067") & set(text)
+
+
+@needs_browser
+def test_names_do_no_harm_in_a_browser(hostile: Path, tmp_path: Path) -> None:
+    seen = opened(hostile, tmp_path)
+    assert (seen.console, seen.requests) == ([], [])
+    assert "<title>harmed" not in seen.dom
+    assert width_in(hostile, 390, tmp_path) <= 390
+
+
+def test_a_model_that_stays_as_it_is_says_why(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=s).astype("f") for s in ((5, 6), (5,), (2, 5), (2,))]
+    onnx.save(mlp(*weights), tmp_path / "a.onnx")
+    words: list[str | Path] = [
+        "optimize",
+        tmp_path / "a.onnx",
+        tmp_path / "b.onnx",
+        "--eps",
+        "0",
+        "--html",
+    ]
+    assert run(*words, tmp_path / "p.html").exit_code == 0
+    assert "Nothing changed:" in (tmp_path / "p.html").read_text()
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_file_that_is_no_page_is_not_replaced(
+    model: Path, tmp_path: Path, dry: tuple[str, ...]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = run("optimize", model, tmp_path / "o.onnx", "--html", tmp_path / "notes.txt", *dry)
+    assert done.exit_code == 2
+    assert "is not HTML" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "o.onnx").exists()
+
+
+@pytest.mark.parametrize("same", ["in.onnx", "o.onnx", "r.json"])
+def test_a_page_is_no_other_file_of_the_run(model: Path, tmp_path: Path, same: str) -> None:
+    before = model.read_bytes()
+    words: list[str | Path] = [
+        "optimize",
+        model,
+        tmp_path / "o.onnx",
+        "--json",
+        tmp_path / "r.json",
+    ]
+    done = run(*words, "--html", tmp_path / same)
+    assert done.exit_code == 2
+    assert model.read_bytes() == before
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_a_page_is_not_written_to_stdout(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--html", "-")
+    assert done.exit_code == 2
+    assert "--html - : a page is written to a file" in done.stderr
+
+
+def test_a_dry_run_writes_the_page_alone(model: Path, tmp_path: Path) -> None:
+    done = run("optimize", model, tmp_path / "o.onnx", "--dry-run", "--html", tmp_path / "p.html")
+    assert done.exit_code == 0
+    assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_the_command_on_the_page_makes_the_same_model(made: Path, tmp_path: Path) -> None:
+    page = (made / "page.html").read_text(encoding="utf-8")
+    line = unescape(page.split("<pre><code>")[1].split("</code>")[0])
+    words = [str(tmp_path / "again.onnx") if w == str(made / "out.onnx") else w
+             for w in shlex.split(line)[1:]]  # fmt: skip
+    assert run(*words).exit_code == 0
+    assert (tmp_path / "again.onnx").read_bytes() == (made / "out.onnx").read_bytes()
