@@ -299,4 +299,12 @@ def target_result(
         row, here = next(rows)
         first = row if model is prepared[0] else first
         lines.append(model_result(model.size.file, row, first, here, model.left_out))
-    return TargetResult(target.name, found.machine, found.onnxruntime, tuple(lines), found.counted)
+    return TargetResult(
+        target.name,
+        found.machine,
+        found.onnxruntime,
+        tuple(lines),
+        found.counted,
+        found.engine,
+        found.notable_difference,
+    )
