@@ -23,7 +23,7 @@ from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.model import Graph
 from onnxfde.graph.polynomial_network import AffineStep, PolynomialNetwork, PowerStep
 from onnxfde.graph.read_polynomials import NotPolynomial, read_polynomials
-from onnxfde.numbers import FloatArray
+from onnxfde.numbers import Array, FloatArray
 
 
 @dataclass(frozen=True)
@@ -147,16 +147,21 @@ def batch_counts(network: PolynomialNetwork) -> OperationCounts:
     plain = products = rescales = 0
     for step in network.steps:
         if isinstance(step, AffineStep):
-            plain += np.count_nonzero(step.weight)
-            rescales += np.count_nonzero(step.weight.any(axis=1))
+            plain += nonzeros(step.weight)
+            rescales += nonzeros(step.weight.any(axis=1))
             continue
         made = len(step.products) * step.width
         products += made
         rescales += made
         if not step.is_monomial:
-            plain += np.count_nonzero(step.coefficients[1:])
-            rescales += np.count_nonzero(step.coefficients[1:].any(axis=0))
-    return OperationCounts(int(plain), products, 0, int(rescales))
+            plain += nonzeros(step.coefficients[1:])
+            rescales += nonzeros(step.coefficients[1:].any(axis=0))
+    return OperationCounts(plain, products, 0, rescales)
+
+
+def nonzeros(values: Array) -> int:
+    """How many values are not 0."""
+    return int(np.count_nonzero(values))
 
 
 def vector_counts(network: PolynomialNetwork) -> OperationCounts:

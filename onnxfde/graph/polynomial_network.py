@@ -49,7 +49,7 @@ class PowerStep:
     @property
     def width(self) -> int:
         """How many values it makes."""
-        return self.coefficients.shape[1]
+        return int(self.coefficients.shape[1])
 
     @property
     def powers(self) -> tuple[int, ...]:

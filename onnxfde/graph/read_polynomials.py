@@ -142,7 +142,9 @@ class PolynomialReader:
         if op(node) == "Mul":
             found = reduce(product_of, parts)
         else:
-            found = reduce(sum_of, [parts[0], *((-p if op(node) == "Sub" else p) for p in parts[1:])])
+            found = reduce(
+                sum_of, [parts[0], *((-p if op(node) == "Sub" else p) for p in parts[1:])]
+            )
         return PolynomialValue(self.maps, checked(node, found), known[0].shape)
 
     def with_constants(self, node: NodeProto, value: PolynomialValue) -> PolynomialValue:
@@ -178,7 +180,7 @@ class PolynomialReader:
             shape: tuple[int, ...] = (len(bias),)
         else:
             nothing = self.evaluated(node, np.zeros((1, *value.shape)))
-            if nothing.size * size > MOST_WEIGHTS:
+            if max(nothing.size, size) * size > MOST_WEIGHTS:
                 raise NoMatch(f"{op(node)} '{label(node)}' is too large as one matrix")
             made = self.evaluated(node, np.eye(size).reshape(size, *value.shape))
             bias, shape = nothing.ravel(), nothing.shape[1:]

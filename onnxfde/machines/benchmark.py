@@ -72,7 +72,8 @@ def bench(
 
     Args:
         models: Paths (.onnx or .ort) or `onnx.ModelProto`s, which the results call "model 1", ...
-        targets: "cpu" (this machine), "arm64", "arm64:cortex-a53", "ssh://user@host", ...
+        targets: "cpu" (this machine), "arm64", "arm64:cortex-a53", "ssh://user@host", "tenseal",
+            "ezkl", ...
         batches: Batch sizes; if not given, that of the model, or 1.
         threads: Threads of onnxruntime.
         seconds: Measuring time per batch size.

@@ -48,9 +48,7 @@ class CkksEngine:
                             keys, time.perf_counter() - start - keys)  # fmt: skip
 
 
-def refuse_large_values(
-    network: PolynomialNetwork, x: Array, parameters: CkksParameters
-) -> None:
+def refuse_large_values(network: PolynomialNetwork, x: Array, parameters: CkksParameters) -> None:
     """Refuse values that the moduli have no room for."""
     largest = max(float(np.abs(values).max(initial=0.0)) for values in network.values(x))
     if not largest < parameters.largest_value:

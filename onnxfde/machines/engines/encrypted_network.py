@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -73,7 +74,9 @@ class BatchMode:
         """One sum of products per row of the matrix."""
         seal, prime, found = self.seal, self.seal.primes[level], []
         for row, term in zip(step.weight, step.bias.tolist(), strict=True):
-            pairs = ((values[j], seal.encoded(float(row[j]), level, prime)) for j in row.nonzero()[0])
+            pairs = (
+                (values[j], seal.encoded(float(row[j]), level, prime)) for j in row.nonzero()[0]
+            )
             total = seal.rescaled(seal.summed_products(pairs), level + 1, values[0].scale)
             found.append(seal.add_numbers(total, term, level + 1))
         return found
@@ -88,7 +91,7 @@ class VectorMode:
 
     def __init__(self, seal: Seal, network: PolynomialNetwork) -> None:
         """Encode all diagonals, as a server does once."""
-        self.seal, self.network, self.level = seal, network, 0
+        self.seal, self.network = seal, network
         self.diagonals: dict[int, tuple[Diagonals, dict[int, Plaintext | None]]] = {}
         level = 0
         for step in network.steps:
@@ -188,9 +191,10 @@ def evaluated(mode: PackingMode, seal: Seal, network: PolynomialNetwork,
         if isinstance(step, AffineStep):
             values = mode.mapped(values, step, level)
         else:
+            powers = (Powers(seal, step, value, level) for value in values)
             values = [
-                Powers(seal, step, value, level).total(lambda row, p=place: mode.numbers(row, p))
-                for place, value in enumerate(values)
+                power.total(partial(mode.numbers, place=place))
+                for place, power in enumerate(powers)
             ]
         level += level_cost(step)
     return values

@@ -27,7 +27,6 @@ from onnxfde.running.open_files import open_model
 
 DECOMPOSITIONS = ((16384, 2), (1024, 3), (256, 4))
 """Base and number of digits: ezkl's own, and smaller ones for numbers at least as large."""
-KEPT = ("srs", "vk", "pk", "proof")
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,20 @@ class EzklEngine:
 
     def loaded(self, file: Path, x: Array) -> ProvenRun:
         """A circuit with its keys and a witness; raises OnnxfdeError if that is impossible."""
+        return self.circuit(file, x).prepared()
+
+    def circuit(self, file: Path, x: Array) -> ProvenRun:
+        """A circuit without keys."""
         if x.dtype != np.float32:
             raise TargetError(f"ezkl takes float32 only, and its input is {x.dtype}")
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         graph = open_model(file).graph
         (folder / "model.onnx").write_bytes(fixed_copy(graph, x.shape).SerializeToString())
         (folder / "input.json").write_text(json.dumps({"input_data": [x.ravel().tolist()]}))
-        return ProvenRun(folder, self.folder, len(x), *smallest_circuit(folder)).prepared()
+        return ProvenRun(folder, self.folder, len(x), *smallest_circuit(folder))
 
 
-def called(step: Callable[..., Any], *arguments: str, **options: Any) -> tuple[Any, float]:
+def called(step: Callable[..., Any], *arguments: str | int, **options: Any) -> tuple[Any, float]:
     """What a step of ezkl returns, and how long it takes."""
     start = time.perf_counter()
     try:
@@ -66,7 +69,7 @@ def smallest_circuit(folder: Path) -> tuple[dict[str, Any], int]:
     """The settings with the fewest rows, and the logrows of ezkl's own decomposition."""
     found = []
     for base, digits in DECOMPOSITIONS:
-        options = ezkl.PyRunArgs()
+        options: Any = ezkl.PyRunArgs()
         options.decomp_base, options.decomp_legs = base, digits
         file = folder / f"settings-{base}.json"
         model, data = str(folder / "model.onnx"), str(folder / "input.json")
@@ -132,6 +135,15 @@ class ProvenRun:
         numbers = witness["pretty_elements"]["rescaled_outputs"][0]
         return np.array([float(number) for number in numbers])
 
+    def sizes(self) -> list[Figure]:
+        """The size of the circuit."""
+        return [
+            Figure("rows", self.settings["num_rows"]),
+            Figure("logrows", self.logrows),
+            Figure("logrows by default", self.default_logrows),
+            Figure("decomposition base", self.settings["run_args"]["decomp_base"]),
+        ]
+
     def figures(self, seconds: float) -> list[Figure]:
         """Rows, sizes and the times of the other steps."""
         verified, took = called(
@@ -146,10 +158,7 @@ class ProvenRun:
             Figure("setup", self.load_seconds, "s"),
             Figure("witness", self.witness_seconds, "s"),
             Figure("verification", took, "s"),
-            Figure("rows", self.settings["num_rows"]),
-            Figure("logrows", self.logrows),
-            Figure("logrows by default", self.default_logrows),
-            Figure("decomposition base", self.settings["run_args"]["decomp_base"]),
+            *self.sizes(),
             *(
                 Figure(name, (self.folder / file).stat().st_size, "B")
                 for name, file in sizes.items()

@@ -34,9 +34,7 @@ class Seal:
         self.counts: Counter[str] = Counter()
         found = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS)
         found.set_poly_modulus_degree(parameters.degree)
-        found.set_coeff_modulus(
-            sealapi.CoeffModulus.Create(parameters.degree, parameters.moduli)
-        )
+        found.set_coeff_modulus(sealapi.CoeffModulus.Create(parameters.degree, parameters.moduli))
         self.context = sealapi.SEALContext(found, True, sealapi.SEC_LEVEL_TYPE.TC128)
         generator = sealapi.KeyGenerator(self.context)
         self.public, self.relinearization = sealapi.PublicKey(), sealapi.RelinKeys()
