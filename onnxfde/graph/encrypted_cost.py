@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.model import Graph
 from onnxfde.graph.polynomial_network import AffineStep, PolynomialNetwork, PowerStep
 from onnxfde.graph.read_polynomials import NotPolynomial, read_polynomials
-from onnxfde.numbers import Array, FloatArray
+from onnxfde.numbers import FloatArray
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def batch_counts(network: PolynomialNetwork) -> OperationCounts:
     return OperationCounts(plain, products, 0, rescales)
 
 
-def nonzeros(values: Array) -> int:
+def nonzeros(values: npt.ArrayLike) -> int:
     """How many values are not 0."""
     return int(np.count_nonzero(values))
 
