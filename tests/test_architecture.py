@@ -79,6 +79,8 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
         ("onnx_graphsurgeon", {"onnxfde.graph.new_nodes"}),
         ("onnxruntime", {RUNTIME, RUNNER}),
         ("PIL", {"onnxfde.running.image_folder"}),
+        ("tenseal", {"onnxfde.machines.engines.seal_operations"}),
+        ("ezkl", {"onnxfde.machines.engines.ezkl_engine"}),
     ],
 )
 def test_one_module_talks_to_each_library(package: str, door: set[str]) -> None:

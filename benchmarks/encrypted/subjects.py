@@ -6,7 +6,7 @@
 | abalone | 10-120-1 | x² |
 | digits | 64-256-10, 1,200 training and 597 test rows | x² |
 | cryptonets dense | 400-128-10: `cryptonets_square` behind its first squares | x² |
-| mlp | 196-128-64-10, MNIST averaged to 14×14 | x² + x |
+| mlp | 64-64-32-10, two layers as in LeNet-300-100, the same digits | x² + x |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import onnx
 
 from benchmarks.common import square_networks
 from benchmarks.common.cryptonets_square import cryptonets_images, cryptonets_path
-from benchmarks.common.datasets import MNIST_KNOWN, Rows, digits_rows, mnist_rows
+from benchmarks.common.datasets import MNIST_KNOWN, digits_rows, mnist_rows
 from benchmarks.common.square_networks import Task, Trained
 from benchmarks.common.torch_training import export_network, fitted, seeded
 from onnxfde.numbers import Array
@@ -32,7 +32,7 @@ FROM_SQUARES = 400
 """Values of cryptonets_square behind its first squares."""
 MOST_TEST_ROWS = 4096
 """Test rows that are encrypted: the slots of one ciphertext with 8,192 coefficients."""
-MLP = Task("mlp", mnist_rows, hidden=128, epochs=6, batch=128, rate=0.002)
+MLP = Task("mlp", digits_rows, hidden=64, epochs=60, batch=64, rate=0.002)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,25 +116,15 @@ def values_at(whole: onnx.ModelProto, value: str, images: Array) -> Array:
 
 def mlp(folder: Path) -> EncryptedSubject:
     """A network with x² + x, trained here."""
-    rows, path = small_images(mnist_rows()), folder / "mlp.onnx"
+    rows, path = digits_rows(0, DIGITS_TRAINING), folder / "mlp.onnx"
     if not path.exists():
         seeded(0)
         export_network(fitted(mlp_network(), rows, MLP), rows.x_train[:2], path)
     return of_task("mlp", Trained(path, rows))
 
 
-def small_images(rows: Rows) -> Rows:
-    """MNIST averaged to 14×14 pixels."""
-
-    def smaller(x: Array) -> Array:
-        return np.asarray(x.reshape(len(x), 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(x), 196))
-
-    x_train, x_test, x_val = map(smaller, (rows.x_train, rows.x_test, rows.x_val))
-    return Rows(x_train, rows.y_train, x_test, rows.y_test, x_val, rows.y_val)
-
-
 def mlp_network() -> Any:
-    """196-128-64-10 with x² + x."""
+    """64-64-32-10 with x² + x."""
     import torch
 
     class Polynomial(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
@@ -143,7 +133,7 @@ def mlp_network() -> Any:
 
     linear = torch.nn.Linear
     return torch.nn.Sequential(
-        linear(196, 128), Polynomial(), linear(128, 64), Polynomial(), linear(64, 10)
+        linear(64, 64), Polynomial(), linear(64, 32), Polynomial(), linear(32, 10)
     )
 
 

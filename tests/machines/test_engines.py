@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import onnx
 import pytest
 
 import onnxfde
-from onnxfde.errors import TargetError, UsageError
+from onnxfde.errors import OnnxfdeError, TargetError, UsageError
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.model import Graph
 from onnxfde.machines.engines.ckks_parameters import MOST_BITS, deepest, parameters_for
+from onnxfde.machines.engines.engine_process import named_engine
 from onnxfde.machines.results import BatchResult
 from onnxfde.machines.targets.base import parse_target
 from onnxfde.numbers import Array
@@ -38,10 +40,17 @@ def figures(run: BatchResult) -> dict[str, float]:
     return {figure.name: figure.value for figure in run.figures}
 
 
-def refusal(model: onnx.ModelProto, target: str, batch: int = 1) -> str:
-    (place,) = onnxfde.bench(model, targets=target, batches=batch, seconds=0.0).targets
-    (run,) = place.lines[0].latencies
-    return run.error or ""
+@pytest.fixture
+def refusal(tmp_path: Path) -> Callable[..., str]:
+    """Why an engine does not run a model on inputs of a shape."""
+
+    def said(engine: str, model: onnx.ModelProto, *shape: int, dtype: str = "float32") -> str:
+        onnx.save(model, tmp_path / "model.onnx")
+        with pytest.raises(OnnxfdeError) as reason:
+            named_engine(engine, tmp_path).loaded(tmp_path / "model.onnx", np.ones(shape, dtype))
+        return str(reason.value)
+
+    return said
 
 
 @tenseal_only
@@ -87,30 +96,33 @@ def test_bench_shows_encrypted_models_side_by_side(capsys: pytest.CaptureFixture
 
 @tenseal_only
 def test_operators_that_are_no_polynomials_are_named() -> None:
-    message = refusal(layers("s = Relu(h)"), "tenseal")
-    assert message == "it has operators that are no affine maps or polynomials: Relu"
+    (place,) = onnxfde.bench(layers("s = Relu(h)"), targets="tenseal", seconds=0.0).targets
+    (run,) = place.lines[0].latencies
+    assert run.error == "it has operators that are no affine maps or polynomials: Relu"
 
 
 @tenseal_only
-def test_too_deep_a_network_is_refused() -> None:
-    message = refusal(squares_in_a_row(14), "tenseal")
+def test_too_deep_a_network_is_refused(refusal: Callable[..., str]) -> None:
+    message = refusal("tenseal", squares_in_a_row(14), 1, 1)
     assert "multiplies 28 times in a row" in message
     assert f"at most {deepest()}" in message
 
 
 @tenseal_only
-def test_a_batch_and_a_layer_that_do_not_fit_the_slots_are_refused() -> None:
-    message = refusal(mlp(*twins()), "tenseal", batch=16385)
+def test_a_batch_and_a_layer_that_do_not_fit_the_slots_are_refused(
+    refusal: Callable[..., str],
+) -> None:
+    message = refusal("tenseal", mlp(*twins()), 16385, 3)
     assert message.startswith("a batch of 16,385 needs 16,385 slots")
     wide = build("y = MatMul(x, W)", "float[N,1] x", "float[N,16385] y", W=weights(1, 16385))
-    message = refusal(wide, "tenseal:vector")
+    message = refusal("tenseal:vector", wide, 1, 1)
     assert message.startswith("its widest layer, of 16,385 values, needs 32,768 slots")
 
 
 @tenseal_only
-def test_values_that_are_too_large_are_refused() -> None:
+def test_values_that_are_too_large_are_refused(refusal: Callable[..., str]) -> None:
     model = build("y = MatMul(x, W)", W=np.full((3, 2), 1e7, np.float32))
-    assert "scale its inputs" in refusal(model, "tenseal")
+    assert "scale its inputs" in refusal("tenseal", model, 1, 3)
 
 
 @pytest.mark.parametrize("levels", range(1, deepest() + 1))
@@ -160,7 +172,10 @@ def test_proofs_are_made_and_verified() -> None:
 
 
 @ezkl_only
-def test_what_ezkl_cannot_prove_is_said() -> None:
+def test_what_ezkl_cannot_prove_is_said(refusal: Callable[..., str]) -> None:
     double = build("y = MatMul(x, W)", "double[N,3] x", "double[N,2] y", W=np.ones((3, 2)))
-    assert refusal(double, "ezkl") == "ezkl takes float32 only, and its input is float64"
-    assert refusal(build('y = Einsum <equation = "ij->i"> (x)', outputs="float[N] y"), "ezkl")
+    message = refusal("ezkl", double, 1, 3, dtype="float64")
+    assert message == "ezkl takes float32 only, and its input is float64"
+    unknown = build("y = MatMul(x, W)", W=weights(3, 2))
+    unknown.graph.node[0].op_type = "Unheard"
+    assert refusal("ezkl", unknown, 1, 3)
