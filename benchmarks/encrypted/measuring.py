@@ -18,7 +18,7 @@ from benchmarks.encrypted.subjects import SUBJECTS, EncryptedSubject
 from benchmarks.encrypted.variants import variants_of, widths
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.model import Graph
-from onnxfde.machines.engines.engine_process import Engine, Workload, take_turns
+from onnxfde.machines.engines.engine_process import Engine, Workload, timed_turns
 from onnxfde.machines.results import relative_difference
 from onnxfde.numbers import Array
 
@@ -122,7 +122,7 @@ def in_turns(
 ) -> dict[str, Result]:
     """Run all variants in turns on the same rows."""
     ready = {i: engine.loaded(path, x) for i, path in enumerate(files.values())}
-    times = take_turns(ready, seconds)
+    times = timed_turns(ready, seconds)
     return {
         name: judged(ready[i], times[i], onnx.load(path), subject, x)
         for i, (name, path) in enumerate(files.items())

@@ -77,7 +77,7 @@ class PowerStep:
         return np.asarray(reduce(lambda total, c: total * x + c, self.coefficients[::-1], 0.0 * x))
 
 
-Step = AffineStep | PowerStep
+NetworkStep = AffineStep | PowerStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class PolynomialNetwork:
     """Maps and polynomials in the order in which they are applied to one sample."""
 
     inputs: int
-    steps: tuple[Step, ...]
+    steps: tuple[NetworkStep, ...]
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -100,7 +100,9 @@ class PolynomialNetwork:
         return found
 
 
-def with_polynomial(steps: list[Step], coefficients: FloatArray) -> tuple[list[Step], FloatArray]:
+def with_polynomial(
+    steps: list[NetworkStep], coefficients: FloatArray
+) -> tuple[list[NetworkStep], FloatArray]:
     """Steps with a polynomial behind them, and the factors and terms that are left to do."""
     ones, zeros = np.ones_like(coefficients[0]), np.zeros_like(coefficients[0])
     degree = len(coefficients) - 1
@@ -126,14 +128,14 @@ def with_polynomial(steps: list[Step], coefficients: FloatArray) -> tuple[list[S
 
 
 def with_map(
-    steps: list[Step], line: FloatArray, weight: FloatArray, bias: FloatArray
-) -> list[Step]:
+    steps: list[NetworkStep], line: FloatArray, weight: FloatArray, bias: FloatArray
+) -> list[NetworkStep]:
     """Steps with factors and terms and then a map behind them."""
     shift, scale = line
     return [*steps, AffineStep(weight * scale, bias + weight @ shift)]
 
 
-def with_line(steps: list[Step], line: FloatArray) -> list[Step]:
+def with_line(steps: list[NetworkStep], line: FloatArray) -> list[NetworkStep]:
     """Steps with factors and terms behind them, in the map before these if there is one."""
     shift, scale = line
     if np.all(scale == 1) and not shift.any():

@@ -19,8 +19,8 @@ from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, label, op
 from onnxfde.graph.polynomial_network import (
+    NetworkStep,
     PolynomialNetwork,
-    Step,
     with_line,
     with_map,
     with_polynomial,
@@ -31,13 +31,13 @@ from onnxfde.graph.tensors import FLOATS
 from onnxfde.numbers import Array, FloatArray
 
 DENSE = {"Gemm", "MatMul"}
-LINEAR = {"Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool"}
+BY_UNIT_VECTORS = {"Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool"}
 """Linear operators whose matrix is found by running them."""
 LINES = {"Add", "Sub", "Mul", "Div", "Neg", "BatchNormalization"}
 """Operators that, with constants, are a factor and a term for each value."""
 COMBINED = {"Add", "Sub", "Sum", "Mul"}
 SAME_ORDER = {"Identity", "Dropout", "Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
-SUPPORTED = DENSE | LINEAR | LINES | COMBINED | SAME_ORDER | {"Pow"}
+SUPPORTED = DENSE | BY_UNIT_VECTORS | LINES | COMBINED | SAME_ORDER | {"Pow"}
 MOST_WEIGHTS = 2**24
 """Weights of a map that are read at most: 128 MB in float64. Chosen; not tuned."""
 HIGHEST_POWER = 32
@@ -93,7 +93,7 @@ class PolynomialReader:
     """The steps of a network up to the last map, and the values since then."""
 
     graph: Graph
-    steps: list[Step] = field(default_factory=list)
+    steps: list[NetworkStep] = field(default_factory=list)
     maps: int = 0
     values: dict[str, PolynomialValue] = field(default_factory=dict)
 
@@ -113,13 +113,13 @@ class PolynomialReader:
 
     def result(self, node: NodeProto, known: list[PolynomialValue]) -> PolynomialValue:
         """What a node makes of the values that it reads."""
-        if op(node) in DENSE | LINEAR:
+        if op(node) in DENSE | BY_UNIT_VECTORS:
             return self.mapped(node, known[0])
         if op(node) in SAME_ORDER:
             return PolynomialValue(self.maps, known[0].coefficients, self.new_shape(node, known[0]))
         if op(node) == "Pow":
             exponent = self.exponent(node)
-            found = reduce(product_of, [known[0].coefficients] * exponent)
+            found = reduce(polynomial_product, [known[0].coefficients] * exponent)
             return PolynomialValue(self.maps, checked(node, found), known[0].shape)
         if len(known) > 1:
             return self.combined(node, known)
@@ -140,10 +140,10 @@ class PolynomialReader:
             raise NoMatch(f"{op(node)} '{label(node)}' of several values is no polynomial of them")
         parts = [value.coefficients for value in known]
         if op(node) == "Mul":
-            found = reduce(product_of, parts)
+            found = reduce(polynomial_product, parts)
         else:
             found = reduce(
-                sum_of, [parts[0], *((-p if op(node) == "Sub" else p) for p in parts[1:])]
+                polynomial_sum, [parts[0], *((-p if op(node) == "Sub" else p) for p in parts[1:])]
             )
         return PolynomialValue(self.maps, checked(node, found), known[0].shape)
 
@@ -215,7 +215,7 @@ class PolynomialReader:
             inputs.append(x if name in self.values else values)
         return evaluate(node, inputs, self.graph.opset)[0]
 
-    def finished(self, output: str) -> tuple[Step, ...]:
+    def finished(self, output: str) -> tuple[NetworkStep, ...]:
         """All steps, to the output."""
         value = self.values.get(output)
         if value is None or value.maps != self.maps:
@@ -223,7 +223,7 @@ class PolynomialReader:
         return tuple(with_line(*with_polynomial(self.steps, value.coefficients)))
 
 
-def sum_of(first: FloatArray, second: FloatArray) -> FloatArray:
+def polynomial_sum(first: FloatArray, second: FloatArray) -> FloatArray:
     """The sum of two polynomials."""
     longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
     found = longer.copy()
@@ -231,7 +231,7 @@ def sum_of(first: FloatArray, second: FloatArray) -> FloatArray:
     return found
 
 
-def product_of(first: FloatArray, second: FloatArray) -> FloatArray:
+def polynomial_product(first: FloatArray, second: FloatArray) -> FloatArray:
     """The product of two polynomials."""
     found = np.zeros((len(first) + len(second) - 1, first.shape[1]))
     for power, factor in enumerate(second):

@@ -15,7 +15,7 @@ from onnxfde.graph.polynomial_network import PolynomialNetwork
 from onnxfde.graph.read_polynomials import read_polynomials
 from onnxfde.machines.engines.ckks_parameters import SECURITY, CkksParameters, parameters_for
 from onnxfde.machines.engines.encrypted_network import MODES, PackingMode, evaluated
-from onnxfde.machines.engines.seal_operations import Ciphertext, Seal, stored_bytes
+from onnxfde.machines.engines.seal_operations import Ciphertext, Seal, saved_bytes
 from onnxfde.machines.targets.base import Figure
 from onnxfde.numbers import Array
 from onnxfde.running.open_files import open_model
@@ -106,7 +106,7 @@ class EncryptedRun:
             Figure("slots", parameters.slots),
             *(Figure(name, size, "B") for name, size in self.seal.key_bytes().items()),
             *(
-                Figure(name, sum(map(stored_bytes, found)), "B")
+                Figure(name, sum(map(saved_bytes, found)), "B")
                 for name, found in ciphertexts.items()
             ),
         ]

@@ -89,23 +89,23 @@ def measured_models(engine: Engine, request: Request) -> list[Answer]:
         for i, answer in enumerate(answers):
             if batch in request.inputs(i):
                 try:
-                    ready[i] = load(engine, request, i, batch)
+                    ready[i] = loaded_model(engine, request, i, batch)
                     answer["loads"].append(ready[i].load_seconds)
                 except OnnxfdeError as reason:
                     answer["failed"][batch] = str(reason)
-        times = take_turns(ready, request.content["seconds"])
+        times = timed_turns(ready, request.content["seconds"])
         for i, workload in ready.items():
             add_measured(answers[i], batch, workload, times[i])
     return answers
 
 
-def load(engine: Engine, request: Request, index: int, batch: str) -> Workload:
+def loaded_model(engine: Engine, request: Request, index: int, batch: str) -> Workload:
     """One model with its inputs."""
     with np.load(request.inputs(index)[batch]["file"]) as arrays:
         return engine.loaded(Path(request.models[index]["file"]), arrays[arrays.files[0]])
 
 
-def take_turns(ready: dict[int, Workload], seconds: float) -> dict[int, list[float]]:
+def timed_turns(ready: dict[int, Workload], seconds: float) -> dict[int, list[float]]:
     """The times of each model; its turn comes after those of all others."""
     times: dict[int, list[float]] = {i: [] for i in ready}
     end, turn = time.perf_counter() + seconds, 0

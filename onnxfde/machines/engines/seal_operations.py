@@ -152,10 +152,10 @@ class Seal:
         found = {"public key": self.public, "relinearization keys": self.relinearization}
         if self.has_rotations:
             found["rotation keys"] = self.rotation_keys
-        return {name: stored_bytes(key) for name, key in found.items()}
+        return {name: saved_bytes(key) for name, key in found.items()}
 
 
-def stored_bytes(value: Any) -> int:
+def saved_bytes(value: Any) -> int:
     """The size of something as SEAL writes it."""
     with tempfile.TemporaryDirectory(prefix="onnxfde-") as folder:
         file = Path(folder) / "value"
