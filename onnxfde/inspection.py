@@ -10,6 +10,7 @@ import numpy as np
 from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.cost import multiply_adds, one_sample
+from onnxfde.graph.encrypted_cost import EncryptedCost, encrypted_cost
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.match import Match, Refusal, find_layers
 from onnxfde.graph.model import Graph
@@ -105,6 +106,8 @@ class Inspection:
     """Affine maps side by side that `optimize` would fold into one."""
     inputs: tuple[InputView, ...] = ()
     """What data must hold."""
+    encrypted: EncryptedCost | None = None
+    """None if the network is not made of affine maps and polynomials."""
 
 
 @np.errstate(all="ignore")
@@ -146,6 +149,7 @@ def inspect(
         other_activations(graph, inside),
         FoldAffine().apply(graph).folded,
         inputs_of(graph),
+        encrypted_cost(graph),
     )
 
 

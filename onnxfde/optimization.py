@@ -24,6 +24,7 @@ from onnxfde.errors import DataError, VerificationError
 from onnxfde.goals import judged_goal, latency_of
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, one_sample
+from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
@@ -41,7 +42,7 @@ from onnxfde.passes.merge_channels import inputs_to_fit
 from onnxfde.passes.quantize import Quantize
 from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.progress import Progress
-from onnxfde.report import Change, Quantized, Report
+from onnxfde.report import Change, EncryptedChange, Quantized, Report
 from onnxfde.running import ort_format
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.label_scores import unused_labels
@@ -233,6 +234,7 @@ class Optimization:
             parameters=Change(count_parameters(original), count_parameters(graph.model)),
             bytes=Change(self.source.bytes, stored_bytes(graph)),
             multiply_adds=self.multiply_adds(graph),
+            encrypted=self.encrypted(graph),
             layers=result.layers,
             folded=result.folded,
             refused=result.refused + result.unfolded,
@@ -247,6 +249,12 @@ class Optimization:
         counts = [multiply_adds(g.model, one_sample(g)) for g in (self.source.graph, result)]
         before, after = counts
         return None if before is None or after is None else Change(before, after)
+
+    def encrypted(self, result: Graph) -> EncryptedChange | None:
+        """What the original and a result cost encrypted, if both are polynomials."""
+        before = encrypted_cost(self.source.graph)
+        after = before and (before if result is self.source.graph else encrypted_cost(result))
+        return EncryptedChange(before, after) if before and after else None
 
     def require_lossless(self, result: PassResult, compared: Compared) -> None:
         """Raise if the outputs changed by more than rounding although ε allowed only that."""
@@ -268,6 +276,7 @@ class Optimization:
             parameters=Change(count, count),
             bytes=Change(self.source.bytes, self.source.bytes),
             multiply_adds=self.multiply_adds(graph),
+            encrypted=self.encrypted(graph),
             layers=result.layers if result else (),
             refused=result.refused + result.unfolded if result else (),
             unchanged=reason,
@@ -297,6 +306,7 @@ class Optimization:
             verification=compared.verification,
             int8=found,
             unchanged=None,
+            encrypted=None,
             seconds=dict(self.context.progress.seconds),
         )
         return self.result(graph.model, report)

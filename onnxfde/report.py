@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from onnxfde import __version__
+from onnxfde.graph.encrypted_cost import EncryptedCost
 from onnxfde.graph.match import Refusal
 from onnxfde.options import Int8
 from onnxfde.passes.goal_outcome import GoalOutcome
@@ -29,6 +30,14 @@ class Change:
 
     before: int
     after: int
+
+
+@dataclass(frozen=True)
+class EncryptedChange:
+    """What a network costs encrypted and in a proof, before and after."""
+
+    before: EncryptedCost
+    after: EncryptedCost
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class Report:
     bytes: Change
     multiply_adds: Change | None = None
     """Of one sample; None if they cannot be counted."""
+    encrypted: EncryptedChange | None = None
+    """None if the network is not made of affine maps and polynomials."""
     layers: tuple[LayerChange, ...] = ()
     folded: tuple[Fold, ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -106,6 +117,7 @@ class Report:
             "grp_percent": round(self.grp_percent, 4),
             "bytes": asdict(self.bytes),
             "multiply_adds": asdict(self.multiply_adds) if self.multiply_adds else None,
+            "encrypted": asdict(self.encrypted) if self.encrypted else None,
             "onnx_bytes": self.onnx_bytes,
             "layers": [asdict(layer) for layer in self.layers],
             "folded": [asdict(fold) for fold in self.folded],

@@ -83,6 +83,8 @@ def test_modules_import_each_other_in_one_direction_only() -> None:
         ("PIL", {"onnxfde.running.image_folder"}),
         ("distributed", {"onnxfde.sweeping.cluster"}),
         ("matplotlib", {"onnxfde.sweeping.png_plot"}),
+        ("tenseal", {"onnxfde.machines.engines.seal_operations"}),
+        ("ezkl", {"onnxfde.machines.engines.ezkl_engine"}),
     ],
 )
 def test_one_module_talks_to_each_library(package: str, door: set[str]) -> None:

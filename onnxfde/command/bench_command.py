@@ -30,7 +30,9 @@ TargetOption = Annotated[
     typer.Option(
         metavar="TARGET",
         help="cpu (this machine), arm64[:cortex-a53|-a72|-a76] (emulated, counts instructions; "
-        "default a76), or ssh://user@host[:port][/path/to/python3]; repeatable. [default: cpu]",
+        "default a76), ssh://user@host[:port][/path/to/python3], tenseal[:batch|:vector] "
+        "(encrypted, extra [he]) or ezkl (zero-knowledge proof, extra [zk]); repeatable. "
+        "[default: cpu]",
     ),
 ]
 ShapeOption = Annotated[

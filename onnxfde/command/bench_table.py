@@ -12,6 +12,7 @@ from onnxfde.command.tables import UNKNOWN, UNLIMITED, Cells, Grid, show_first_t
 from onnxfde.command.terminal import console, print_line
 from onnxfde.machines.ratios import Ratio
 from onnxfde.machines.results import BatchResult, Comparison, ModelResult, ModelSize, TargetResult
+from onnxfde.machines.targets.base import Figure
 
 SIZE_COLUMNS = ("size", "parameters", "mult-adds")
 LOAD_COLUMNS = ("load", "memory")
@@ -22,9 +23,6 @@ WITHOUT_CALL = "without\ncall"
 NOTABLE_CALL = 0.1
 """Share of the instructions that is the call from which on ratios without it are shown. Chosen: a
 ratio of 2 then becomes one of about 2.2; not tuned."""
-NOTABLE_DIFFERENCE = 1e-5
-"""Differences of outputs that deserve a warning: five times the largest on ARM, 2.1e-6 for int8 in
-benchmarks/latency/RESULTS.md."""
 NOTABLE_SPREAD = 0.01
 """Spread of counts that deserves a warning: three times the largest, 0.32 % in
 benchmarks/latency/RESULTS.md."""
@@ -50,6 +48,8 @@ def show_target(out: Console, found: Comparison, result: TargetResult) -> None:
     whole = target_grid(found, result, sizes=True)
     parts = [target_grid(found, result, sizes=False), size_grid(found, result)]
     show_first_that_fits(out, [whole], parts)
+    if any(run.figures for row in result.lines for run in row.latencies):
+        show_first_that_fits(out, [figure_grid(found, result)])
 
 
 def short_names(found: Comparison) -> list[str]:
@@ -65,7 +65,8 @@ def heading(result: TargetResult, found: Comparison) -> str:
     what = f"{threads} thread{'s' * (threads > 1)}"
     if result.counts:
         what = "instructions per run (a cost, not a time)"
-    return f"{result.target}: {result.machine}, onnxruntime {result.onnxruntime}, {what}"
+    engine = f"onnxruntime {result.onnxruntime}, {what}"
+    return f"{result.target}: {result.machine}, {result.engine or engine}"
 
 
 def size_grid(found: Comparison, result: TargetResult | None) -> Grid:
@@ -97,6 +98,37 @@ def target_grid(found: Comparison, result: TargetResult, sizes: bool) -> Grid:
     return Grid(("model", *costs, *state, *(SIZE_COLUMNS if sizes else ())), sections)
 
 
+def figure_grid(found: Comparison, result: TargetResult) -> Grid:
+    """One section per batch size, one row per figure, one column per model."""
+    sections = []
+    for batch in sorted({run.batch for row in result.lines for run in row.latencies}):
+        runs = [
+            next((run for run in row.latencies if run.batch == batch), BatchResult(batch))
+            for row in result.lines
+        ]
+        known = [{figure.name: figure for figure in run.figures} for run in runs]
+        names = dict.fromkeys(name for figures in known for name in figures)
+        rows: list[Cells] = [(f"batch {batch}", *("" for _ in runs))]
+        rows += [(name, *(figure_cell(figures.get(name)) for figures in known)) for name in names]
+        rows.append(("error", *(share_cell(run.difference) for run in runs)))
+        sections.append(rows)
+    return Grid(("", *short_names(found)), sections)
+
+
+def figure_cell(figure: Figure | None) -> str:
+    """A figure in its unit; whole numbers in full."""
+    if figure is None:
+        return UNKNOWN
+    if figure.unit:
+        return seconds(figure.value) if figure.unit == "s" else amount(figure.value, figure.unit)
+    return f"{figure.value:,.0f}"
+
+
+def share_cell(difference: float | None) -> str:
+    """A difference from this machine's outputs."""
+    return UNKNOWN if difference is None else f"{difference:.2g}"
+
+
 def time_cells(run: BatchResult) -> Cells:
     """The speed-up, then the times."""
     return (ratio_cell(run.speedup), *(seconds(t) for t in (run.p50, run.p90, run.least)))
@@ -116,7 +148,7 @@ def count_cells(run: BatchResult, without_call: bool) -> Cells:
         amount(run.instructions),
         amount(run.simd),
         UNKNOWN if run.repeatability is None else f"{run.repeatability:.2%}",
-        UNKNOWN if run.difference is None else f"{run.difference:.2g}",
+        share_cell(run.difference),
     )
 
 
@@ -204,7 +236,7 @@ def remarks(found: Comparison) -> Iterator[str]:
             yield call_remark(result)
         for name, row in named_results(found, result):
             for where, run in described_runs(name, result, row):
-                yield from run_remarks(where, run, is_elsewhere(result))
+                yield from run_remarks(where, run, result)
 
 
 def call_remark(result: TargetResult) -> str:
@@ -219,7 +251,7 @@ def call_remark(result: TargetResult) -> str:
     )
 
 
-def run_remarks(where: str, run: BatchResult, elsewhere: bool) -> Iterator[str]:
+def run_remarks(where: str, run: BatchResult, result: TargetResult) -> Iterator[str]:
     """Notes and warnings about one run."""
     if run.left_out:
         yield f"note: {where} is left out: {run.left_out}"
@@ -231,9 +263,9 @@ def run_remarks(where: str, run: BatchResult, elsewhere: bool) -> Iterator[str]:
         )
     if run.repeatability is not None and run.repeatability > NOTABLE_SPREAD:
         yield f"warning: {where}: repeated counts differ by {run.repeatability:.1%}"
-    if run.difference is None and elsewhere and (run.p50 or run.instructions):
+    if run.difference is None and is_elsewhere(result) and (run.p50 or run.instructions):
         yield f"warning: {where}: its outputs could not be compared with this machine's"
-    elif run.difference is not None and run.difference > NOTABLE_DIFFERENCE:
+    elif run.difference is not None and run.difference > result.notable_difference:
         yield (
             f"warning: {where}: its outputs differ from this machine's by "
             f"{run.difference:.2g} of the largest"

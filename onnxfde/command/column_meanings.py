@@ -40,5 +40,10 @@ BENCH_MEANINGS = {
     "varies": "How far apart repeated counts are.",
     "differs": "Largest difference of an output from this machine's, relative to the largest "
     "output.",
+    "tenseal": "p50 is the time from encrypted inputs to encrypted outputs. In batch mode each "
+    "slot of a ciphertext holds a sample: a batch as large as the slots takes as long as one "
+    "sample. load: keys.",
+    "ezkl": "p50 is the time to prove one batch; load is the setup.",
+    "error": "Of tenseal and ezkl, as differs.",
 }
 """The columns of `bench` that need an explanation."""

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
+from onnxfde.graph.encrypted_cost import EncryptedCost
 from onnxfde.graph.match import Refusal
 from onnxfde.inspection import Inspection, LayerView
 from onnxfde.passes.result import LayerChange
@@ -44,9 +45,28 @@ def show_inspection(found: Inspection, seconds: Mapping[str, float]) -> None:
     if found.layers:
         print_line(out, f"parameters  {found.parameters:,}")
         print_line(out, f"work        {'unknown' if work is None else f'{work:,}'} multiply-adds")
+    if found.layers and found.encrypted:
+        for line in encrypted_lines(found.encrypted):
+            print_line(out, line)
     if found.nothing:
         print_line(out, f"No layer found: {found.nothing}.")
     show_times(out, seconds)
+
+
+def encrypted_lines(cost: EncryptedCost) -> list[str]:
+    """What a network costs encrypted and in a proof."""
+    batch, vector = (
+        f"{n.plain_multiplications:,} multiplications by weights, "
+        f"{n.ciphertext_multiplications:,} of values"
+        for n in (cost.batch, cost.vector)
+    )
+    lines = [
+        f"encrypted   depth {cost.depth}; a sample per slot: {batch}",
+        f"            a sample per ciphertext: {vector}, {cost.vector.rotations:,} rotations",
+    ]
+    if cost.constraints is not None:
+        lines.append(f"proven      {cost.constraints:,} multiplication constraints")
+    return lines
 
 
 def explanations(layers: tuple[LayerView, ...]) -> list[str]:

@@ -72,7 +72,8 @@ def bench(
 
     Args:
         models: Paths (.onnx or .ort) or `onnx.ModelProto`s, which the results call "model 1", ...
-        targets: "cpu" (this machine), "arm64", "arm64:cortex-a53", "ssh://user@host", ...
+        targets: "cpu" (this machine), "arm64", "arm64:cortex-a53", "ssh://user@host", "tenseal",
+            "ezkl", ...
         batches: Batch sizes; if not given, that of the model, or 1.
         threads: Threads of onnxruntime.
         seconds: Measuring time per batch size.
@@ -299,4 +300,12 @@ def target_result(
         row, here = next(rows)
         first = row if model is prepared[0] else first
         lines.append(model_result(model.size.file, row, first, here, model.left_out))
-    return TargetResult(target.name, found.machine, found.onnxruntime, tuple(lines), found.counted)
+    return TargetResult(
+        target.name,
+        found.machine,
+        found.onnxruntime,
+        tuple(lines),
+        found.counted,
+        found.engine,
+        found.notable_difference,
+    )

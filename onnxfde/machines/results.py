@@ -15,7 +15,12 @@ import numpy as np
 
 from onnxfde import __version__
 from onnxfde.machines.ratios import Ratio, ratio_of
-from onnxfde.machines.targets.base import MeasuredBatch, MeasuredModel
+from onnxfde.machines.targets.base import (
+    NOTABLE_DIFFERENCE,
+    Figure,
+    MeasuredBatch,
+    MeasuredModel,
+)
 from onnxfde.numbers import Array
 
 BENCH_SCHEMA = 1
@@ -57,6 +62,8 @@ class BatchResult:
     """Largest difference from this machine's outputs, relative to the largest of them."""
     left_out: str | None = None
     """Why the model cannot run at this batch size."""
+    figures: tuple[Figure, ...] = ()
+    """What else the target counted or measured."""
     error: str | None = None
 
 
@@ -85,6 +92,10 @@ class TargetResult:
     lines: tuple[ModelResult, ...] = ()
     counts: bool = False
     """Whether instructions were counted instead of measuring time."""
+    engine: str = ""
+    """What ran the models, if it was not onnxruntime."""
+    notable_difference: float = NOTABLE_DIFFERENCE
+    """Differences from this machine's outputs that deserve a warning."""
     error: str | None = None
 
 
@@ -183,6 +194,7 @@ def batch_result(
         least=run.least,
         turns=len(times),
         difference=difference,
+        figures=run.figures,
     )
 
 

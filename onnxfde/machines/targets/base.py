@@ -30,9 +30,17 @@ TARGETS = {
     "arm64": ("arm64", "Arm64"),
     "cortex-": ("arm64", "Arm64"),
     "ssh:": ("ssh", "Ssh"),
+    "tenseal": ("engine", "EngineTarget"),
+    "ezkl": ("engine", "EngineTarget"),
 }
 """How the spelling of a target begins, then its module and its class."""
-SPELLINGS = "cpu, arm64, arm64:cortex-a53, arm64:cortex-a72, arm64:cortex-a76, ssh://user@host"
+SPELLINGS = (
+    "cpu, arm64, arm64:cortex-a53, arm64:cortex-a72, arm64:cortex-a76, ssh://user@host, tenseal, "
+    "tenseal:vector, ezkl"
+)
+NOTABLE_DIFFERENCE = 1e-5
+"""Differences of outputs that deserve a warning: five times the largest on ARM, 2.1e-6 for int8 in
+benchmarks/latency/RESULTS.md."""
 RUNNER = Path(runner.__file__)
 
 
@@ -81,6 +89,15 @@ class Job:
         return folder / "request.json"
 
 
+@dataclass(frozen=True)
+class Figure:
+    """Something that a target counts or measures beside the time, with its unit (s, B or none)."""
+
+    name: str
+    value: float
+    unit: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class MeasuredBatch:
     """The cost of one model at one batch size: the time of each run by round, or instructions."""
@@ -90,6 +107,7 @@ class MeasuredBatch:
     instructions: tuple[float, ...] = ()
     simd: tuple[float, ...] = ()
     outputs: Sequence[Array] = ()
+    figures: tuple[Figure, ...] = ()
     error: str | None = None
 
 
@@ -114,6 +132,10 @@ class MeasuredJob:
     onnxruntime: str
     counted: bool = False
     """Whether instructions were counted instead of measuring time."""
+    engine: str = ""
+    """What ran the models, if it was not onnxruntime."""
+    notable_difference: float = NOTABLE_DIFFERENCE
+    """Differences from this machine's outputs that deserve a warning."""
 
 
 class BenchTarget(Protocol):
@@ -185,12 +207,22 @@ def timed_model(found: Mapping[str, Any]) -> MeasuredModel:
     runs = {int(b): MeasuredBatch(error=message) for b, message in found["failed"].items()}
     for batch, text in found["outputs"].items():
         times, least = found["times"][batch], found["least"][batch]
-        runs[int(batch)] = MeasuredBatch(times, least, outputs=unpacked(text))
+        figures = tuple(Figure(*figure) for figure in found.get("figures", {}).get(batch, ()))
+        outputs = unpacked(text)
+        runs[int(batch)] = MeasuredBatch(times, least, outputs=outputs, figures=figures)
     return MeasuredModel(dict(sorted(runs.items())), tuple(found["loads"]), found["memory"])
 
 
-def timed_job(answer: Mapping[str, Any], where: str) -> MeasuredJob:
+def timed_job(
+    answer: Mapping[str, Any], where: str, notable_difference: float = NOTABLE_DIFFERENCE
+) -> MeasuredJob:
     """The times of all models from the runner's answer."""
     refuse_incomplete(answer, where)
     machine = f"{answer['machine']}, {answer['cpu']}, {answer['cores']} cores"
-    return MeasuredJob(tuple(map(timed_model, answer["models"])), machine, answer["onnxruntime"])
+    return MeasuredJob(
+        tuple(map(timed_model, answer["models"])),
+        machine,
+        answer["onnxruntime"],
+        engine=answer.get("engine", ""),
+        notable_difference=notable_difference,
+    )

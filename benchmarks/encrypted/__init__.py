@@ -1,0 +1,1 @@
+"""Smaller networks on encrypted inputs and in zero-knowledge proofs, in the real engines."""

@@ -1,0 +1,1 @@
+"""Engines that run a network encrypted or prove what it computed, in a process of their own."""

@@ -1,0 +1,77 @@
+"""A model as a network of affine maps and polynomials."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxfde.graph.encrypted_cost import depth_of
+from onnxfde.graph.model import Graph
+from onnxfde.graph.polynomial_network import PowerStep
+from onnxfde.graph.read_polynomials import NotPolynomial, read_polynomials
+from onnxfde.numbers import Array
+from tests.models import build, outputs_of
+from tests.polynomial_networks import NETWORKS, layers, squares_in_a_row, weights
+
+
+def inputs_for(name: str) -> Array:
+    shape = (7, 1, 5, 5) if name == "convolution" else (7, 3)
+    return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_computes_what_the_model_does(name: str) -> None:
+    x = inputs_for(name)
+    (wanted,) = outputs_of(NETWORKS[name], x)
+    found = read_polynomials(Graph(NETWORKS[name])).values(x.reshape(len(x), -1).astype(float))[-1]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", ["x²", "x² + x", "a·x² − x, a per neuron", "convolution"])
+def test_polynomials_of_degree_2_cost_one_square(name: str) -> None:
+    network = read_polynomials(Graph(NETWORKS[name]))
+    (step,) = (step for step in network.steps if isinstance(step, PowerStep))
+    assert step.is_monomial
+    assert depth_of(network) == 3
+
+
+def test_a_far_centre_is_not_completed() -> None:
+    model = layers("q = Mul(h, h) r = Mul(q, tiny) s = Add(r, h)")
+    model.graph.initializer.append(
+        build("y = Identity(x)", tiny=np.float32(1e-6)).graph.initializer[0]
+    )
+    network = read_polynomials(Graph(model))
+    (step,) = (step for step in network.steps if isinstance(step, PowerStep))
+    assert step.powers == (1, 2)
+    assert depth_of(network) == 4
+
+
+def test_maps_and_squares_add_up_to_the_depth() -> None:
+    assert depth_of(read_polynomials(Graph(squares_in_a_row(5)))) == 10
+
+
+REFUSED = {
+    "no affine maps or polynomials: MaxPool, Relu": build(
+        "h = MatMul(x, W) r = Relu(h) y = MaxPool <kernel_shape = [1]> (r)", W=weights(3, 2)
+    ),
+    "reads a value from before the last map": build(
+        "h = MatMul(x, W) y = Add(h, x)", outputs="float[N,3] y", W=weights(3, 3)
+    ),
+    "2 inputs and 1 outputs": build("y = Mul(x, z)", inputs="float[N,2] x, float[N,2] z"),
+    "are not all known": build("y = Mul(x, x)", inputs="float[N,M] x", outputs="float[N,M] y"),
+    "no exponent from 1 to 32": build("y = Pow(x, e)", outputs="float[N,3] y", e=np.float32(0.5)),
+    "is no polynomial of what it reads": build("y = Div(e, x)", "float[N,2] x", e=np.float32(1)),
+    "is NaN or infinite": build("y = MatMul(x, W)", W=np.full((3, 2), np.nan, np.float32)),
+    "does not read all values of one sample": build(
+        "y = MatMul(x, W)", "float[N,4,3] x", "float[N,4,2] y", W=weights(3, 2)
+    ),
+    "mixes samples": build(
+        "y = Reshape(x, shape)", "float[N,4] x", "float[M,2] y", shape=np.array([-1, 2])
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_refusal_says_why(reason: str) -> None:
+    with pytest.raises(NotPolynomial, match=reason):
+        read_polynomials(Graph(REFUSED[reason]))
