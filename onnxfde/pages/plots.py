@@ -2,8 +2,8 @@
 
     value → place on the page:   x: left to right, y: bottom to top, both linear
 
-A plotting library draws more, but importing matplotlib takes longer than `import onnxfde` and all
-that a page needs together (benchmarks/sweep.md).
+A plotting library draws more, but importing matplotlib takes most of the time again that importing
+all of onnxfde takes, and this module next to none (benchmarks/sweep.md).
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ def test_a_model_that_changes_during_the_run_is_not_copied(
 
     optimized = pipeline.optimized
 
-    def meanwhile(*args: Any) -> Any:
-        found = optimized(*args)
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        found = optimized(*args, **more)
         onnx.save(mlp(*twins(distinct=4)), model)
         return found
 

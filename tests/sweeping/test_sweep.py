@@ -21,6 +21,7 @@ from onnxfde.errors import OutputError, UsageError
 from onnxfde.pages.sweep_rows import TIMES
 from onnxfde.sweeping.ladder import swept_models
 from onnxfde.sweeping.local_pool import LocalPool
+from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
 from tests.command.running import run
@@ -316,3 +317,11 @@ def test_wrong_usage_is_one_line(
     result = run("sweep", models[0], *words)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
     assert reason in result.stderr
+
+
+def test_curves_can_be_drawn_as_png(done: Path, models: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install 'onnxfde[plot]'")
+    ladder = ladder_for(models, models[0].parent / "data.npz")
+    found = swept_into(done, ladder, Here())
+    write_png(found[0], tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
