@@ -11,7 +11,8 @@ from dataclasses import replace
 from onnxfde.errors import GoalMissed, OptionError
 from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
-from onnxfde.options import LOSS_GOALS, Options, latency_limit
+from onnxfde.limits import LOSS_GOALS, latency_limit
+from onnxfde.options import Options
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.progress import Progress
 from onnxfde.running.paired_losses import drop_loss, error_loss

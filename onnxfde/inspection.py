@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from onnxfde.data_use import DataUse
 from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.cost import multiply_adds, one_sample
@@ -21,7 +22,7 @@ from onnxfde.graph.quantized_models import is_quantized
 from onnxfde.graph.shapes import Dims, dims
 from onnxfde.graph.size import count_parameters
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
-from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, DataUse, MergeOptions, Range, UnitKind
+from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, MergeOptions, Range, UnitKind
 from onnxfde.passes.axis_work import AxisWork
 from onnxfde.passes.channel_counts import count_within
 from onnxfde.passes.channel_merging import ChannelMerging

@@ -8,13 +8,27 @@ Nothing heavy is imported, so that `--help` stays fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack, get_args
 
+from onnxfde.data_use import DATA_USES, DataUse, as_texts
 from onnxfde.errors import OptionError, UsageError
+from onnxfde.limits import (
+    GOALS,
+    LOSS_GOALS,
+    SHARE_SLACK,
+    SIZE_GOALS,
+    GoalKind,
+    Limit,
+    check_limit,
+    is_number,
+    latency_limit,
+    option,
+    plain_number,
+)
 
 if TYPE_CHECKING:
     from onnxfde.numbers import Data
@@ -30,9 +44,6 @@ UnitKind = Literal["dense", "channels"]
 Int8 = Literal["dynamic", "static"]
 Range = tuple[float, float]
 """The smallest and the largest value of inputs."""
-Limit = int | float
-"""At most so many (a whole number), or at most this share of what the original has (up to 1.0)."""
-GoalKind = Literal["error", "drop", "params", "macs", "bytes", "latency"]
 
 DEFAULT_EPS = 0.1
 """Allowed relative change of a layer's output unless given, where the inputs are known well enough
@@ -60,20 +71,10 @@ PAPER_DEFAULTS = ("forward", "sum", "closure")
 EPS_AND_COUNT = (
     "--eps cannot be combined with --neurons, --keep or a goal of the whole model (--max-…)"
 )
-GOALS: tuple[GoalKind, ...] = get_args(GoalKind)
-SIZE_GOALS = ("params", "macs", "bytes")
-"""Goals that limit how large the model is."""
-LOSS_GOALS = ("error", "drop")
-"""Goals that limit how much worse it may be."""
 COUNTS = ("neurons", "keep", *(f"max_{kind}" for kind in GOALS))
 """Options that say what the result is to be like, instead of ε."""
-DATA_USES = ("preprocess", "inputs", "labels")
-"""Options that say how data becomes inputs (`DataUse`)."""
 ALIGNMENTS = (1, 4, 8)
 """Multiples to which runtimes round channels in memory."""
-SHARE_SLACK = 1e-9
-"""Subtracted before a share of neurons is rounded up, so that 7 % of 100 (in floating point
-7.000000000000001) are 7. Chosen: far above float64's rounding, far below one neuron."""
 
 
 @dataclass(frozen=True)
@@ -293,99 +294,13 @@ def listed(name: str, globs: tuple[str, ...]) -> bool:
     return any(name == glob or fnmatchcase(name, glob) for glob in globs)
 
 
-def check_limit(name: str, limit: Limit | None) -> None:
-    """Refuse a limit that is neither a number of things nor a share."""
-    if limit is None or (isinstance(limit, int) and limit >= 1):
-        return
-    if not 0 < limit <= 1:
-        raise UsageError(
-            f"{option(name)} {limit:g} is neither a whole number above 0 nor a share up to 100%"
-        )
-
-
-def latency_limit(text: str) -> tuple[float, bool]:
-    """Milliseconds, or a share of the original's time, and whether it is a share.
-
-    >>> latency_limit("60%"), latency_limit("2.5")
-    ((0.6, True), (2.5, False))
-    """
-    try:
-        number = float(text.removesuffix("ms").removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    share = text.endswith("%")
-    if not (0 < number < math.inf) or (share and number >= 100):
-        raise UsageError(f"--max-latency {text}: give milliseconds or a share below 100%")
-    return (number / 100 if share else number), share
-
-
-def limit_of(limit: Limit, whole: int) -> int:
-    """How many a limit allows, of so many.
-
-    >>> limit_of(0.5, 301), limit_of(200, 301)
-    (150, 200)
-    """
-    return limit if isinstance(limit, int) else math.floor(limit * whole + SHARE_SLACK)
-
-
-def option(name: str) -> str:
-    """How an option is written on the command line."""
-    return f"--{name.replace('_', '-')}"
-
-
-def is_number(value: object, kind: type = Real) -> bool:
-    """Whether a value is a number of a kind; true and false are not numbers."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def plain_number(value: Any) -> Any:
-    """A number as an int or a float, whatever type it has; anything else as it is."""
-    if is_number(value, Integral):
-        return int(value)
-    return float(value) if is_number(value) else value
-
-
-@dataclass(frozen=True)
-class DataUse:
-    """How the data becomes inputs of a model."""
-
-    preprocess: tuple[str, ...] = ()
-    """What is done to its values (`--preprocess`), as the user writes it."""
-    inputs: tuple[tuple[str, str], ...] = ()
-    """Inputs and the arrays that they take (`--input`), where the names differ."""
-    labels: str | None = None
-    """The array or column that holds labels or targets (`--labels`); None: `y`."""
-
-    @classmethod
-    def given(
-        cls,
-        preprocess: str | Sequence[str] = (),
-        inputs: Mapping[str, str] | None = None,
-        labels: str | None = None,
-    ) -> DataUse:
-        """The same as Python callers write it: a single text, a mapping."""
-        if not isinstance(labels, str | None):
-            raise UsageError(f"labels {labels!r} is not the name of an array or column")
-        return cls(as_texts("--preprocess", preprocess, "texts"), as_names(inputs), labels)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What is said, for the settings of a run."""
-        found = {
-            "preprocess": list(self.preprocess),
-            "inputs": dict(self.inputs),
-            "labels": self.labels,
-        }
-        return {name: value for name, value in found.items() if value}
-
-
 @dataclass(frozen=True)
 class Options(MergeOptions):
     """Everything that `optimize` can be asked for."""
 
     data: Data | None = None
     """Real inputs: a file, a folder of images, arrays by name, or the only input's array."""
-    data_use: DataUse = DataUse()
+    data_use: DataUse = field(default_factory=DataUse)
     """How the data becomes inputs."""
     input_range: Range | None = None
     """The range of the inputs, which the certificate covers; the default one if not given."""
@@ -458,24 +373,6 @@ class Options(MergeOptions):
     def range_used(self) -> Range:
         """The range of the inputs, or the default one."""
         return DEFAULT_RANGE if self.input_range is None else self.input_range
-
-
-def as_texts(shown: str, texts: Any, what: str) -> tuple[str, ...]:
-    """One text or several, as a tuple."""
-    if isinstance(texts, str):
-        return (texts,)
-    if not isinstance(texts, Iterable) or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"{shown} {texts!r} is not a list of {what}")
-    return tuple(texts)
-
-
-def as_names(inputs: Any) -> tuple[tuple[str, str], ...]:
-    """Names of inputs and of their arrays, in one fixed order."""
-    pairs: list[Any] = list(inputs.items()) if isinstance(inputs, Mapping) else []
-    known = inputs is None or isinstance(inputs, Mapping)
-    if not known or not all(isinstance(name, str) for pair in pairs for name in pair):
-        raise UsageError(f"inputs {inputs!r} is not a mapping from inputs to arrays of the data")
-    return tuple(sorted(pairs))
 
 
 class MoreOptions(TypedDict, total=False):

@@ -8,10 +8,11 @@ from typing import Unpack
 import numpy as np
 
 from onnxfde import __version__
+from onnxfde.data_use import DataUse
 from onnxfde.graph.stamp import is_own_work
 from onnxfde.numbers import Data
 from onnxfde.optimization import Optimization, Result, samples_to_compare
-from onnxfde.options import DEFAULT_RANGE, DataUse, MoreOptions, Options, Range
+from onnxfde.options import DEFAULT_RANGE, MoreOptions, Options, Range
 from onnxfde.passes.certified_merging import CertifiedMerging
 from onnxfde.passes.quantize import Quantize
 from onnxfde.progress import Progress

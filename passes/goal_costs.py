@@ -15,7 +15,7 @@ from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.edit_axes import weight_type
 from onnxfde.graph.model import Graph
 from onnxfde.graph.size import count_parameters, stored_bytes
-from onnxfde.options import SHARE_SLACK, Limit, limit_of
+from onnxfde.limits import SHARE_SLACK, Limit, limit_of
 
 MEASURES: dict[str, Callable[[Graph], int | None]] = {
     "params": lambda graph: count_parameters(graph.model),

@@ -19,9 +19,9 @@ import numpy as np
 
 from onnxfde.errors import DataError, GoalMissed, OptionError, VerificationError
 from onnxfde.graph.model import Graph
+from onnxfde.limits import LOSS_GOALS, SIZE_GOALS, GoalKind, Limit, latency_limit
 from onnxfde.neurons.spending import Spending
 from onnxfde.numbers import Indices
-from onnxfde.options import LOSS_GOALS, SIZE_GOALS, GoalKind, Limit, latency_limit
 from onnxfde.passes.goal_costs import allowed_size, refuse_too_little, size_of_model
 from onnxfde.passes.goal_outcome import GoalOutcome, spent
 from onnxfde.passes.goal_search import GoalSearch

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxfde.limits import LOSS_GOALS, SIZE_GOALS, GoalKind
 from onnxfde.neurons.spending import Spending
 from onnxfde.numbers import Indices
-from onnxfde.options import LOSS_GOALS, SIZE_GOALS, GoalKind
 from onnxfde.passes.goal_search import GoalSearch
 
 NAMED = 4

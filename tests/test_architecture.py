@@ -25,7 +25,17 @@ FILES = {
 RUNNER = "onnxfde.machines.targets.runner"
 RUNTIME = "onnxfde.running.runtime"
 
-LEAVES = {"deadline", "errors", "memory", "numbers", "options", "progress", "threads"}
+LEAVES = {
+    "data_use",
+    "deadline",
+    "errors",
+    "limits",
+    "memory",
+    "numbers",
+    "options",
+    "progress",
+    "threads",
+}
 TOP = {"goals", "inspection", "optimization", "pipeline", "report"}
 BELOW = {
     "leaves": set(),

@@ -18,10 +18,11 @@ import numpy as np
 
 from benchmarks.targets.runs import judged
 from benchmarks.targets.subjects import GIVEN, Subject
+from onnxfde.data_use import DataUse
 from onnxfde.graph.size import count_parameters
 from onnxfde.neurons.spending import Spending, counts_within
 from onnxfde.numbers import FloatArray, Indices
-from onnxfde.options import DataUse, Quotient
+from onnxfde.options import Quotient
 from onnxfde.passes.goal_search import GoalSearch
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context

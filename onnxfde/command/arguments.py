@@ -13,7 +13,8 @@ import typer
 
 from onnxfde.command.ascii_fallback import say
 from onnxfde.errors import UsageError
-from onnxfde.options import DEFAULT_RANGE, Limit
+from onnxfde.limits import Limit
+from onnxfde.options import DEFAULT_RANGE
 
 if TYPE_CHECKING:
     from onnxfde.options import Range

@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from functools import wraps
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from onnxfde.options import option
+from onnxfde.limits import option
 
 _T = TypeVar("_T")
 

@@ -35,10 +35,10 @@ from onnxfde.command.json_output import (
     write_json,
 )
 from onnxfde.command.quick_imports import importing
+from onnxfde.data_use import DataUse
 from onnxfde.errors import UsageError
 from onnxfde.options import (
     EPS_AND_COUNT,
-    DataUse,
     Int8,
     Linkage,
     Norm,

@@ -11,7 +11,8 @@ from onnxfde.command.inspection_table import show_refusals, show_remarks, show_t
 from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
-from onnxfde.options import COUNTS, option
+from onnxfde.limits import option
+from onnxfde.options import COUNTS
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate

@@ -28,11 +28,12 @@ from onnxfde.command.dataclass_options import (
     takes_fields,
 )
 from onnxfde.command.interruption import interruptible
+from onnxfde.data_use import DataUse
 from onnxfde.errors import UsageError
-from onnxfde.options import DataUse, Options, Quotient
+from onnxfde.options import Options, Quotient
 
 if TYPE_CHECKING:
-    from onnxfde.options import Limit
+    from onnxfde.limits import Limit
     from onnxfde.pages.sweep_pages import ModelSweep
     from onnxfde.sweeping.ladder import SizeKind, SizeLadder
     from onnxfde.sweeping.sweep import Pool, Sweep

@@ -11,6 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from onnxfde.data_use import DataUse, as_texts
 from onnxfde.errors import DataError, OnnxfdeError, OptionError, TargetError, UsageError
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, stored_weights
@@ -19,6 +20,7 @@ from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.shapes import Dims
 from onnxfde.graph.tensors import outside_tensors
+from onnxfde.limits import is_number
 from onnxfde.machines.results import Comparison, ModelResult, ModelSize, TargetResult, model_result
 from onnxfde.machines.shapes import Shapes, Specs, batch_sizes, feed_for, fixed_specs
 from onnxfde.machines.targets.base import (
@@ -31,7 +33,7 @@ from onnxfde.machines.targets.base import (
 )
 from onnxfde.machines.targets.cpu import Cpu
 from onnxfde.numbers import Array, Data
-from onnxfde.options import DEFAULT_RANGE, DataUse, Range, as_texts, is_number
+from onnxfde.options import DEFAULT_RANGE, Range
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_model, refuse_senseless, samples_of
 from onnxfde.running.random_inputs import check_range

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from onnxfde import __version__
-from onnxfde.options import SIZE_GOALS
+from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
 from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
 from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.options import DataUse
 from onnxfde.running.data_rows import LABELS
 
 

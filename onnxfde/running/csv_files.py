@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import FloatArray
-from onnxfde.options import DataUse
 from onnxfde.running.data_files import StoredArray
 from onnxfde.running.data_rows import LABELS
 from onnxfde.running.image_inputs import shape_text

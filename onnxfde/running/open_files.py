@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, ModelError, UsageError
 from onnxfde.graph import files
 from onnxfde.graph.external_data import locate
@@ -22,7 +23,7 @@ from onnxfde.graph.size import stored_bytes
 from onnxfde.graph.staging import clear_dead_runs
 from onnxfde.graph.tensors import outside_tensors
 from onnxfde.numbers import Array, Data
-from onnxfde.options import DataUse, Range
+from onnxfde.options import Range
 from onnxfde.running.array_folder import ArrayFolder
 from onnxfde.running.image_folder import ImageFolder
 from onnxfde.running.input_source import InputSource

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array, Indices
-from onnxfde.options import DataUse
 from onnxfde.running.array_folder import ArrayFolder
 from onnxfde.running.array_names import places_of_inputs, require_single
 from onnxfde.running.csv_files import CsvTable, is_table

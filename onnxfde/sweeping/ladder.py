@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onnxfde.errors import OnnxfdeError, UsageError
-from onnxfde.options import Limit, Options, check_limit
+from onnxfde.limits import Limit, check_limit
+from onnxfde.options import Options
 from onnxfde.sweeping.parcels import Parcel
 from onnxfde.sweeping.points import PointTask
 

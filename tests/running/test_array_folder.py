@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.model import Graph
-from onnxfde.options import DataUse
 from onnxfde.running.open_files import open_data
 from onnxfde.running.samples import load_samples
 from tests.models import mlp, twins

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.options import DataUse
 from onnxfde.running.samples import load_samples, make_samples
 
 FLOAT = np.dtype(np.float32)

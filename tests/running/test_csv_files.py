@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.options import DataUse
 from onnxfde.running.samples import Samples, load_samples
 
 FLOAT = np.dtype(np.float32)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.graph.model import Graph
-from onnxfde.options import DataUse
 from onnxfde.running import data_files, data_rows
 from onnxfde.running.open_files import open_data
 from onnxfde.running.samples import Samples, load_samples

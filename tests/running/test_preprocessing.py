@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError, UsageError
 from onnxfde.graph.input_specs import InputSpec
-from onnxfde.options import DataUse
 from onnxfde.running import data_files, data_rows
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.preprocessing import Preprocessing, preprocessing_by_input
