@@ -22,7 +22,7 @@ from onnxfde.machines.engines.engine_process import Engine, Workload, timed_turn
 from onnxfde.machines.results import relative_difference
 from onnxfde.numbers import Array
 
-PROVEN = ("gly", "abalone", "mlp")
+PROVEN = ("gly", "mlp")
 """Networks that are proven; of the others only rows are counted."""
 SHORT_RUNS = {"vector": 20.0}
 """Seconds that variants take turns for, where a run takes less than a second; else twice each."""
