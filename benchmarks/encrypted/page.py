@@ -30,7 +30,7 @@ relinearization and rescaling; TenSEAL's own tensors skip nothing. In vector mod
 that are 0 as a whole are skipped, and ezkl skips nothing.
 
 ezkl: the table of a circuit has a power of two of rows, and proving takes as long as that. "Halves
-at": the number of rows at which the next smaller table is enough. The base of digits is chosen so
+at": the number of rows, or a little less, at which the next smaller table is enough. The base of digits is chosen so
 that it does not enlarge the table: with ezkl's own settings every circuit here has 2^15 rows
 or more ("by default"), and proving time falls for none of them below that."""
 BATCH_HEADER = (
@@ -118,14 +118,13 @@ def proof_rows(found: Found) -> Iterator[list[str]]:
     for net, name, model, original in (*models_in(found, "proof"), *models_in(found, "rows")):
         figures, proven = model["figures"], "times" in model
         logrows = int(figures["logrows"])
-        steps = [seconds(figures[step]) for step in ("setup", "witness", "verification")] * proven
+        steps = [seconds(figures.get(step)) for step in ("setup", "witness", "verification")]
         yield [
             net, name, f"{model['constraints']:,}", f"{figures['rows']:,}", str(logrows),
             str(int(figures["logrows by default"])), f"{2 ** (logrows - 1):,}",
             seconds(median(model["times"])) if proven else "not run",
             times_faster(model, original) if proven else "",
-            *(steps or [""] * 3),
-            amount(figures["proving key"], "B") if proven else "",
+            *steps, amount(figures.get("proving key"), "B"),
             f"{model['error']:.1e}" if proven else "",
         ]  # fmt: skip
 
