@@ -26,13 +26,20 @@ encrypted inputs to encrypted outputs. In batch mode all test rows are in the sl
 ciphertexts; vector mode runs one row. "Pruned" has as many nonzero weights as "25 % of the
 neurons", the largest of each map. **What is skipped:** in batch mode our runner skips every
 multiplication by 0, so pruning saves these too, but neither the squares of neurons nor their
-relinearization and rescaling; TenSEAL's own tensors skip nothing. In vector mode only diagonals
-that are 0 as a whole are skipped, and ezkl skips nothing.
+relinearization and rescaling. In vector mode only diagonals that are 0 as a whole are skipped.
+ezkl skips nothing: a pruned circuit has as many rows as the original.
+
+How far to trust times: other programs had most of the machine. The original and the pruned circuit
+are equally large, yet their proving times differ by up to 1.5 ×, so ratios of proofs may be off by
+that much; tables of 2^14 and 2^12 rows differ by 4 ×. `digits` in batch mode was measured twice,
+because the two turns of the first run differed by 2 ×: 25 % of the neurons were 3.58 × faster then
+and ε 0.05 39.97 × (more than the operations explain); the tables show the second run. Vector mode
+was measured again with more turns; ratios near 1 there are within the noise.
 
 ezkl: the table of a circuit has a power of two of rows, and proving takes as long as that. "Halves
-at": the number of rows at which the next smaller table is enough. The base of digits is chosen so
-that it does not enlarge the table: with ezkl's own settings every circuit here has 2^15 rows
-or more ("by default"), and proving time falls for none of them below that."""
+at": the number of rows, or a little less, at which the next smaller table is enough. The base of
+digits is chosen so that it does not enlarge the table: with ezkl's own settings every circuit here
+has 2^15 rows or more ("by default"), so only `cryptonets dense` would get a smaller table."""
 BATCH_HEADER = (
     "network | variant | maps | by weights | of values | time | faster | per sample | "
     "error | same as onnxruntime | decrypted | plain"
@@ -118,14 +125,13 @@ def proof_rows(found: Found) -> Iterator[list[str]]:
     for net, name, model, original in (*models_in(found, "proof"), *models_in(found, "rows")):
         figures, proven = model["figures"], "times" in model
         logrows = int(figures["logrows"])
-        steps = [seconds(figures[step]) for step in ("setup", "witness", "verification")] * proven
+        steps = [seconds(figures.get(step)) for step in ("setup", "witness", "verification")]
         yield [
             net, name, f"{model['constraints']:,}", f"{figures['rows']:,}", str(logrows),
             str(int(figures["logrows by default"])), f"{2 ** (logrows - 1):,}",
             seconds(median(model["times"])) if proven else "not run",
             times_faster(model, original) if proven else "",
-            *(steps or [""] * 3),
-            amount(figures["proving key"], "B") if proven else "",
+            *steps, amount(figures.get("proving key"), "B"),
             f"{model['error']:.1e}" if proven else "",
         ]  # fmt: skip
 
