@@ -20,10 +20,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.errors import OnnxfdeError
 from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.model import Graph
 from onnxfde.graph.polynomial_network import AffineStep, PolynomialNetwork, PowerStep
-from onnxfde.graph.read_polynomials import NotPolynomial, read_polynomials
+from onnxfde.graph.read_polynomials import read_polynomials
 from onnxfde.numbers import FloatArray
 
 
@@ -124,7 +125,7 @@ def encrypted_cost(graph: Graph) -> EncryptedCost | None:
     """The cost of a model; None if it is not made of affine maps and polynomials."""
     try:
         network = read_polynomials(graph)
-    except NotPolynomial:
+    except OnnxfdeError:
         return None
     batch = batch_counts(network)
     products = multiply_adds(graph.model, one_sample(graph))
