@@ -36,7 +36,8 @@ MOST_TRIES = 4
 """How often a network is merged in search of a loss at most. Chosen: a target then costs at most
 about three times as much as one ε; not tuned."""
 MORE_TRIES = 8
-"""The same for small networks, in which one neuron more or less is a large step."""
+"""The same for small networks, in which one neuron more or less is a large step, where no search
+makes a try long."""
 MOST_BUDGETS = 24
 """Budgets that are looked at, many of which may lead to the same network. Chosen."""
 SMALL = 50_000
@@ -194,7 +195,8 @@ class GoalMerging:
     ) -> Iterator[Attempt]:
         """Networks with budgets that come closer and closer to what is allowed."""
         budget = limit if self.kind == "error" else FIRST_DROP_BUDGET
-        most = MORE_TRIES if spending.cost(spending.start) <= SMALL else MOST_TRIES
+        quick = self.merge.quotient_used != "minimal" and spending.cost(spending.start) <= SMALL
+        most = MORE_TRIES if quick else MOST_TRIES
         tried, merged = list[Attempt](), 0
         while merged < most and len(tried) < MOST_BUDGETS:
             counts = spending.within(budget)
