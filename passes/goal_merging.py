@@ -43,8 +43,8 @@ MOST_BUDGETS = 24
 SMALL = 50_000
 """Parameters of a network that is small in this sense. Chosen."""
 NEAR_ENOUGH = 0.98
-"""A loss of this share of what is allowed is not worth another try. Raised from 0.96 after a first run
-of benchmarks/targets, in which results were larger than they had to be."""
+"""A loss of this share of what is allowed is not worth another try. Raised from 0.96 after a
+first run of benchmarks/targets, in which results were larger than they had to be."""
 AIM = 0.99
 """The share of the allowed loss that is aimed at. Raised from 0.98 with the last."""
 FIRST_DROP_BUDGET = 0.1

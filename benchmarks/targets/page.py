@@ -36,8 +36,8 @@ E has to hold on rows that are not known.
 
 Not everything was decided in advance. The two E of each network were picked after runs at 0.05, 0.1
 and 0.2. After first results, test errors among them, the method was changed: caution for skewed
-losses, less caution for points of accuracy, how near to E a search goes on (0.96 to 0.98 of it), how
-a search goes on after tries that lose too much, and at most four tries of `minimal`. Cells were run
+losses, less caution for points of accuracy, how near to E a search ends (0.96 to 0.98 of it), how a
+search goes on after tries that lose too much, and at most four tries of `minimal`. Cells were run
 again where that concerns them; test rows are therefore unseen by each run, but not by its author.
 
 Times are CPU seconds of the whole command with one thread. The time under `--max-latency` was
