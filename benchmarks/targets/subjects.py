@@ -109,7 +109,7 @@ def resnet(name: str, scale: float, mean: tuple[float, ...], std: tuple[float, .
     shift, spread = (np.asarray(v, np.float32).reshape(-1, 1, 1) for v in (mean, std))
     fed = (x[tested].astype(np.float32) * np.float32(scale) - shift) / spread
     per_channel = (f"{word}={':'.join(map(str, v))}" for word, v in (("mean", mean), ("std", std)))
-    words = "--preprocess", ",".join([f"scale={scale!r}", *per_channel])
+    words = "--preprocess", ",".join(["scale=1/255" if scale < 1 else "scale=1", *per_channel])
     model = shared_file(f"models/{name}.onnx")
     return Subject(name, model, x[:IMAGES], y[:IMAGES], fed, y[tested], words)
 

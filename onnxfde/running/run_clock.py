@@ -26,7 +26,7 @@ vector instructions; not tuned."""
 START_SECONDS = 5e-3
 """Seconds that a run takes beside its multiply-adds. Chosen: far above what it is, because
 models that take one row at a time are run thousands of times, on busy machines too; not tuned."""
-WAITING_FACTOR = 60.0
+WAITING_SECONDS = 60.0
 """Seconds that a run may wait for a busy machine: it is its own work that counts. Chosen."""
 
 
@@ -77,7 +77,7 @@ class Watch:
     def taken(self) -> float:
         """Seconds that this process worked since the start; waiting counts after a while."""
         passed = time.monotonic() - self.start
-        return max(min(passed, time.process_time() - self.cpu), passed - WAITING_FACTOR)
+        return max(min(passed, time.process_time() - self.cpu), passed - WAITING_SECONDS)
 
     def look(self) -> None:
         """Stop the run if its time is over, or look again when it may be."""
