@@ -216,7 +216,9 @@ class Optimization:
         inputs = self.context.inputs
         held_out = None if inputs.data is None else inputs.verdict is not None
         known = {value.name for value in self.source.graph.inputs}
-        remark = worst.metric_remark or unused_labels(self.options.data, known)
+        remark = worst.metric_remark
+        if remark is None and self.options.data_use.labels is None:
+            remark = unused_labels(self.options.data, known)
         worst = replace(worst, held_out=held_out, metric_remark=remark)
         return replace(found, verification=worst)
 

@@ -182,8 +182,10 @@ class MergeOptions:
         for kind in SIZE_GOALS:
             check_limit(f"max_{kind}", getattr(self, f"max_{kind}"))
         if self.max_error is not None and not 0 < self.max_error < 1:
-            hint = "; --eps 0 merges without loss" if self.max_error == 0 else ""
-            raise UsageError(f"--max-error {self.max_error:g} is not between 0 and 1{hint}")
+            asked = self.max_error
+            hint = f"; for {asked:g} % give {asked:g}%" if 1 <= asked < 100 else ""
+            hint = "; --eps 0 merges without loss" if asked == 0 else hint
+            raise UsageError(f"--max-error {asked:g} is not between 0 and 1{hint}")
         if self.max_drop is not None and not 0 < self.max_drop < 100:
             raise UsageError(f"--max-drop {self.max_drop:g} is not between 0 and 100 points")
         if self.max_latency is not None:

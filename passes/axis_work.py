@@ -43,6 +43,8 @@ class AxisWork:
     measured: float = 0.0
     cut: bool = False
     """Whether the time limit ended the descent."""
+    descended: bool = False
+    """Whether a descent moved its weights."""
 
     @property
     def estimate(self) -> float:

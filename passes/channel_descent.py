@@ -32,8 +32,11 @@ def recorded_maps(recording: Recording, name: str) -> Array:
 
 def descend_axis(
     original: Recording, current: Recording, axis: Axis, seed: int, deadline: Deadline
-) -> None:
-    """Move the weights around an axis of the current network; NoMatch says why it cannot be."""
+) -> bool:
+    """Move the weights around an axis of the current network; False if that gains nothing.
+
+    NoMatch says why it cannot be.
+    """
     graph, reader = current.graph, axis.readers[0]
     if fault := descent_fault(current.samples.rows, len(axis.readers)):
         raise NoMatch(fault)
@@ -43,5 +46,7 @@ def descend_axis(
     target = recorded_maps(original, reader.target)
     problem = Reconstruction(way.chain, source, target, other, way.after, way.fixed)
     found = descend(problem, seed=seed, deadline=deadline)
-    if found.after < found.before:
-        way.write(graph, found.chain)
+    if found.after >= found.before:
+        return False
+    way.write(graph, found.chain)
+    return True

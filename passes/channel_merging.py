@@ -143,7 +143,8 @@ class ChannelMerging:
         self.context.progress.say("moving weights downhill")
         try:
             if not deadline.passed:
-                descend_axis(original, current, work.axis, self.options.seed, deadline)
+                seed = self.options.seed
+                work.descended = descend_axis(original, current, work.axis, seed, deadline)
                 current.forget(work.axis.producer.node.output[0])
             if deadline.passed:
                 work.cut = True
@@ -165,7 +166,7 @@ class ChannelMerging:
     def measure(self, work: AxisWork, meter: TargetMeter) -> None:
         """The change of what counts behind an axis that was just reduced."""
         try:
-            work.measured = meter.change(work.axis)
+            work.measured = meter.change(work.axis, work.descended)
         except RuntimeUnavailable as reason:
             work.measured = work.estimate
             work.remarks.append(f"its error is an estimate, because it was not measured: {reason}")

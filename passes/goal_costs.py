@@ -23,6 +23,9 @@ MEASURES: dict[str, Callable[[Graph], int | None]] = {
     "bytes": stored_bytes,
 }
 """How large a model is, by what is limited; None if it cannot be counted."""
+HARDLY_ANY = 20
+"""A whole number up to 100 that is this many times smaller than the model is taken for a share
+without its sign. Chosen."""
 UNITS = {"params": "parameters", "macs": "multiply-adds", "bytes": "bytes"}
 """What is counted, in words."""
 
@@ -36,8 +39,14 @@ def size_of_model(kind: str, graph: Graph) -> int:
 
 
 def allowed_size(kind: str, limit: Limit, original: Graph) -> int:
-    """How much of it a limit allows."""
-    return limit_of(limit, size_of_model(kind, original))
+    """How much of it a limit allows; OptionError if a share was probably meant."""
+    size = size_of_model(kind, original)
+    if isinstance(limit, int) and limit <= 100 and size > HARDLY_ANY * limit:
+        raise OptionError(
+            f"--max-{kind} {limit} would leave {limit} of {size:,} {UNITS[kind]}: for {limit} % "
+            f"give {limit}%"
+        )
+    return limit_of(limit, size)
 
 
 def cost_of_counts(kind: str, graph: Graph, axes: Sequence[Axis]) -> Callable[[Counts], float]:

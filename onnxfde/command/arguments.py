@@ -134,6 +134,18 @@ def parse_limit(text: str | None, name: str) -> Limit | None:
     return int(plain) if plain.isdecimal() else parse_share(text, name)
 
 
+def parse_points(text: str | None) -> float | None:
+    """Points of accuracy: `0.5`, or the same with a sign behind it.
+
+    >>> parse_points("0.5"), parse_points("0.5%")
+    (0.5, 0.5)
+    """
+    try:
+        return None if text is None else float(text.removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"--max-drop {text}: give points such as 0.5") from None
+
+
 def parse_batches(text: str | None) -> list[int]:
     """`1,32` as numbers."""
     try:

@@ -20,6 +20,7 @@ from onnxfde.command.arguments import (
     parse_eps,
     parse_limit,
     parse_names,
+    parse_points,
     parse_share,
     range_of,
     remark_on_range,
@@ -108,7 +109,7 @@ class OptimizeArguments:
         ),
     ] = None
     max_drop: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             metavar="P",
             help="As small as possible, with at most P points of accuracy less (labels in --data "
@@ -301,7 +302,7 @@ class OptimizeArguments:
             max_params=parse_limit(self.max_params, "--max-params"),
             max_bytes=parse_limit(self.max_bytes, "--max-bytes"),
             max_error=parse_share(self.max_error, "--max-error"),
-            max_drop=self.max_drop,
+            max_drop=parse_points(self.max_drop),
             max_latency=self.max_latency,
             latency_target=self.latency_target,
             align=self.align,

@@ -34,8 +34,9 @@ MORE_COLUMNS = ("layer", "no loss", "estimate", "at least")
 """The columns of the second table in a narrow terminal."""
 MAIN_COLUMNS = ("layer", *(name for name in LAYER_COLUMNS if name not in MORE_COLUMNS))
 """The columns of the first table in a narrow terminal."""
-SPENDING_COLUMNS = ("layer", "units", "error", "of all error", "saved", "of all saving")
-"""What a layer alone would change the outputs by, and how many numbers it saves."""
+SPENDING_COLUMNS = ("layer", "units", "planned error", "of all error", "saves", "of all saving")
+"""By what a layer alone was expected to change the outputs of the model when counts were chosen,
+and how many parameters (or multiply-adds) it saves."""
 REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
@@ -142,7 +143,10 @@ def show_spending(out: Console, report: Report) -> None:
     """Print what each layer gives for a goal, and what that costs."""
     goal = report.goal
     if goal is None or not goal.spent:
-        print_line(out, "There is nothing to explain: nothing was spent for a goal.")
+        print_line(
+            out,
+            "There is nothing to explain: --explain is about goals such as --max-error.",
+        )
         return
     rows = [
         (

@@ -85,7 +85,10 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
     bound = fill_in(REPORT_PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
     seen, said = layer["measured_error"], f"What was chosen: {chosen}."
     if seen != error:
-        said = f"What was chosen: {chosen} by this estimate, {percent(seen)} when it was measured."
+        said = (
+            f"What was chosen: {chosen} by estimate (a search may find better neurons than the "
+            f"quick method of the line), {percent(seen)} when it was measured."
+        )
     caption = fill_in(REPORT_PAGE, "frontier_caption", units=units, chosen=said, bound=bound)
     yield fill_in(REPORT_PAGE, "figure", picture=plot.drawn(), caption=caption)
 
@@ -101,7 +104,8 @@ def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Ma
             f" Other groups are left out ({rows} of {whole_number(found.neurons)} rows are shown)."
         )
     if columns < found.inputs:
-        shown += f" Of {whole_number(found.inputs)} inputs, the {columns} with the largest weights."
+        every = whole_number(found.inputs)
+        shown += f" Only the {columns} of {every} inputs with the largest weights are shown."
     caption = fill_in(
         REPORT_PAGE,
         "map_caption",

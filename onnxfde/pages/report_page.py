@@ -195,7 +195,7 @@ def remark_lines(report: Mapping[str, Any]) -> Markup:
     """What to know about the figures."""
     said = []
     if report["assumed"]:
-        said.append(f"No real inputs were given. {report['assumed']}.")
+        said.append(f"No real inputs were given. It was assumed: {report['assumed']}.")
     found = report["verification"]
     if found and found["metric_remark"]:
         said.append(found["metric_remark"])
@@ -228,7 +228,7 @@ def changes_section(report: Mapping[str, Any]) -> Markup:
         f"Both models ran on {whole_number(found['samples'])} {rows_word(found)}. A bar counts "
         f"those whose outputs change by so much of what outputs vary. {told}."
     )
-    picture = histogram("How much single inputs change", told, axes, edges, counts)
+    picture = histogram("How much the outputs for single inputs change", told, axes, edges, counts)
     return fill_in(REPORT_PAGE, "histogram", text=text, picture=picture)
 
 
@@ -257,7 +257,7 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
     caption = f"For every input in this range: {found['box']}. Not only for those that were tried."
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
     loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
-    text = "No input in the range below can change an output by more than this."
+    text = "For no input in the range below do the two models differ by more than this."
     if loose:
         text += " The bound is larger than what an output varies by, so it is of little use here."
     return fill_in(REPORT_PAGE, "certificate", text=text, table=table)

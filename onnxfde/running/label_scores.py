@@ -22,6 +22,8 @@ from onnxfde.running.data_rows import LABELS
 
 OTHER_NAMES = ("labels", "label", "targets", "target", "Y")
 """What arrays of labels are called by mistake."""
+GUESSING = 2.0
+"""Standard errors above chance up to which an accuracy is called guessing. Chosen."""
 
 
 class Scores(NamedTuple):
@@ -44,7 +46,8 @@ def scores(before: list[Array], after: list[Array], labels: Array | None) -> Sco
         if classes is not None:
             rows = min(len(old), len(classes))
             hits = [float(np.mean(a[:rows].argmax(axis=1) == classes[:rows])) for a in (old, new)]
-            return Scores("accuracy", hits[0], hits[1], strange_classes(classes, old.shape[1]))
+            remark = strange_classes(classes, old.shape[1]) or guessing(hits[0], old.shape[1], rows)
+            return Scores("accuracy", hits[0], hits[1], remark)
         if old.size == labels.size and old.dtype.kind == "f":
             target = labels.reshape(old.shape).astype(np.float64)
             return Scores("MSE", squared_error(old, target), squared_error(new, target))
@@ -82,6 +85,17 @@ def strange_classes(labels: Array, classes: int) -> str | None:
     return f"'{LABELS}' runs from {low} to {high}, the classes are 0 to {classes - 1}"
 
 
+def guessing(accuracy: float, classes: int, rows: int) -> str | None:
+    """A line on an original that is hardly right; None if it is better than chance."""
+    chance = 1 / classes
+    if rows < classes or accuracy > chance + GUESSING * math.sqrt(chance * (1 - chance) / rows):
+        return None
+    return (
+        f"the original is right on {accuracy:.0%} of the rows, hardly more than by chance: are "
+        "these the inputs and labels it was trained with (--preprocess)?"
+    )
+
+
 def unused_labels(data: Data | None, inputs: set[str]) -> str | None:
     """A line on an array that looks like labels but has another name; None if there is none."""
     if isinstance(data, str | Path):
@@ -92,7 +106,7 @@ def unused_labels(data: Data | None, inputs: set[str]) -> str | None:
     found = [name for name in OTHER_NAMES if name in names and name not in inputs]
     if not found or LABELS in names:
         return None
-    return f"the array '{found[0]}' is not used: labels and targets are called '{LABELS}'"
+    return f"the array '{found[0]}' is not used: give --labels {found[0]}, or call it '{LABELS}'"
 
 
 def squared_error(values: Array, target: FloatArray) -> float | None:

@@ -80,13 +80,22 @@ def drop_loss(before: list[Array], after: list[Array], labels: Array | None) -> 
             if fault := strange_classes(classes, old.shape[1]):
                 raise DataError(f"--max-drop: {fault}")
             hits = [(a.argmax(axis=1) == classes).astype(np.float64) for a in (old, new)]
-            lost = ratio_of_sums(100 * (hits[0] - hits[1]), np.ones(len(classes)))
-            return replace(lost, caution=CAUTION_FOR_POINTS)
+            return points_lost(hits[0] - hits[1])
         if is_floating(old) and old.size == labels.size:
             return squared_rise(old, new, labels.reshape(old.shape))
     shapes = " or ".join("×".join(map(str, a.shape)) for a in before)
     own = "×".join(map(str, labels.shape))
     raise DataError(f"--max-drop: the labels 'y' are {own}, the model's output is {shapes}")
+
+
+def points_lost(lost: FloatArray) -> Loss:
+    """Points of accuracy that rows lose: each 1, 0 or −1.
+
+    Where none changes, other rows may: their standard error counts one row more.
+    """
+    found = ratio_of_sums(100 * lost, np.ones(len(lost)))
+    spread = math.hypot(found.spread, 100 / max(len(lost), 1))
+    return replace(found, spread=spread, caution=CAUTION_FOR_POINTS)
 
 
 def squared_rise(old: Array, new: Array, target: Array) -> Loss:

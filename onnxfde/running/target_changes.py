@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.axes import Axis, Reader
+from onnxfde.graph.axis_chain import activation_behind
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.numbers import Array, FloatArray
@@ -59,17 +60,21 @@ class TargetMeter:
     original: Recording
     current: Recording
 
-    def change(self, axis: Axis) -> float:
+    def change(self, axis: Axis, descended: bool = False) -> float:
         """The largest change of a target of an axis that was just edited.
 
+        A descent keeps what the activation behind the target makes of it, so that counts then.
         RuntimeUnavailable if the networks cannot be run.
         """
         self.current.forget(axis.producer.node.output[0])
         sums = [ChangeSums() for _ in axis.readers]
         for originals, values in self.runs(axis):
             for reader, found in zip(axis.readers, sums, strict=True):
-                place = channels_at(reader)
-                found.add(originals[reader.target], values[reader.target], place)
+                both = (originals[reader.target], values[reader.target])
+                if descended:
+                    behind = activation_behind(self.original.graph, reader.target).activation
+                    both = (behind.value(both[0]), behind.value(both[1]))
+                found.add(*both, channels_at(reader))
         return max(found.relative for found in sums)
 
     def runs(self, axis: Axis) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:

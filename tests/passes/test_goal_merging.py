@@ -82,6 +82,11 @@ def test_a_limit_on_a_model_without_layers_to_merge_is_refused() -> None:
         onnxfde.optimize(plain, max_params=0.5)
 
 
+def test_a_share_without_its_sign_is_asked_about() -> None:
+    with pytest.raises(OptionError, match=r"for 10 % give 10%"):
+        onnxfde.optimize(chain(), max_params=10, data=rows(200), **REFIT)
+
+
 def test_a_model_that_is_small_enough_is_copied() -> None:
     report = onnxfde.optimize(chain(), max_params=10_000, **REFIT).report
     assert report.unchanged is not None
@@ -180,7 +185,7 @@ def test_a_goal_that_is_missed_on_the_verdict_is_an_error(
 
 def test_a_limit_below_one_unit_in_each_layer_is_refused() -> None:
     with pytest.raises(OptionError, match="--max-params: 5 parameters are too few"):
-        onnxfde.optimize(chain(), max_params=5, data=rows(200), **REFIT)
+        onnxfde.optimize(chain(), max_params=0.01, data=rows(200), **REFIT)
 
 
 @pytest.mark.parametrize(

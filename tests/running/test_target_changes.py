@@ -73,6 +73,18 @@ def test_the_change_of_a_sum_and_of_a_row(name: str, target: str) -> None:
     assert meter.change(axis) == pytest.approx(expected, rel=1e-4, abs=0)
 
 
+def test_after_a_descent_the_change_behind_the_activation_counts() -> None:
+    """The sum 'a' goes through Relu to 'u': what is below 0 before and after does not matter."""
+    model = residual()
+    work = Graph(model).copied()
+    axis, meter = axis_named(work, "wide"), meter_of(model, work)
+    scaled(work, axis, 0.9)
+    expected = relative(value(model, "u"), value(work.model, "u"))
+    before = relative(value(model, "a"), value(work.model, "a"))
+    assert abs(expected - before) > 0.01 * before
+    assert meter.change(axis, descended=True) == pytest.approx(expected, rel=1e-4, abs=0)
+
+
 def test_one_axis_after_the_other_and_again() -> None:
     """What was remembered before an edit is not taken for what is there after it."""
     model = residual()
