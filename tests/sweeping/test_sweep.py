@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import signal
 from collections.abc import Iterator
@@ -111,6 +112,31 @@ def test_what_depends_on_something_else_is_computed_again(
     again = Here()
     swept_into(out, ladder, again)
     assert len(again.computed) == 3
+
+
+def test_what_another_model_replaced_is_computed_again(models: list[Path], tmp_path: Path) -> None:
+    out, model = tmp_path / "out", tmp_path / "net.onnx"
+    for source, points in ((0, 3), (1, 3), (0, 3), (0, 0)):
+        model.write_bytes(models[source].read_bytes())
+        pool = Here()
+        swept_into(out, ladder_for([model]), pool)
+        assert len(pool.computed) == points
+        for row in rows_in(out):
+            if row["file"]:
+                found = hashlib.sha256((out / row["file"]).read_bytes()).hexdigest()
+                assert row["sha256"] == found
+
+
+def test_copies_of_a_model_have_rows_and_files_of_their_own(
+    models: list[Path], tmp_path: Path
+) -> None:
+    copies = [tmp_path / folder / "net.onnx" for folder in ("a", "b")]
+    for copy in copies:
+        copy.parent.mkdir()
+        copy.write_bytes(models[0].read_bytes())
+    swept_into(tmp_path / "out", ladder_for(copies), Here())
+    files = [row["file"].partition("/")[0] for row in rows_in(tmp_path / "out") if row["file"]]
+    assert files == ["net"] * 3 + ["net-2"] * 3
 
 
 def saved_data(folder: Path) -> bytes:
