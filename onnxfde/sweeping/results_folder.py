@@ -26,7 +26,7 @@ from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.report import strict_json
 from onnxfde.sweeping.points import PointOutcome, PointTask
 
-RECORDS = "points.jsonl"
+RECORDS, CSV_FILE, INDEX_FILE = "points.jsonl", "sweep.csv", "index.html"
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ import pytest
 import onnxfde
 from onnxfde.errors import OutputError, UsageError
 from onnxfde.pages.sweep_rows import TIMES
-from onnxfde.sweeping.ladder import swept_models
+from onnxfde.sweeping.ladder import rungs_of, swept_models
 from onnxfde.sweeping.local_pool import LocalPool
 from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
@@ -169,6 +169,26 @@ def test_models_of_one_name_have_folders_of_their_own(models: list[Path], tmp_pa
     found = swept_models([models[0], same, models[0]], Path("data/{name}.npz"))
     assert [model.name for model in found] == ["net0", "NET0-2"]
     assert [str(model.data) for model in found] == ["data/net0.npz", "data/NET0.npz"]
+
+
+@pytest.mark.parametrize("name", ["..", "sweep.csv", "points.jsonl", "index.html"])
+def test_results_stay_in_a_folder_of_their_own(
+    models: list[Path], tmp_path: Path, name: str
+) -> None:
+    model, out = tmp_path / f"{name}.onnx", tmp_path / "box" / "out"
+    model.write_bytes(models[0].read_bytes())
+    swept_into(out, ladder_for([model]), Here())
+    assert os.listdir(tmp_path / "box") == ["out"]
+    assert [row["file"] for row in rows_in(out)][1:] == [
+        f"model/{size}-percent.onnx" for size in (100, 50, 30)
+    ]
+
+
+def test_sizes_that_look_alike_are_two() -> None:
+    sizes = (("100%", 1.0), ("1", 1), ("12.3456789%", 0.123456789), ("12.3456788%", 0.123456788))
+    found = rungs_of(sizes)
+    assert [rung.text for rung in found] == [text for text, _ in sizes]
+    assert len({rung.stem for rung in found}) == 4
 
 
 def test_folders_and_globs_stand_for_their_files(models: list[Path]) -> None:
@@ -327,6 +347,7 @@ def test_the_command_does_all_of_it(models: list[Path], tmp_path: Path) -> None:
     [
         ((), "--out DIR"),
         (("--out", "o", "--jobs", "0"), "--jobs 0"),
+        (("--out", "o", "--jobs", "2", "--cluster", "tcp://localhost:1"), "drop one"),
         (("--out", "o", "--by", "time"), "--by 'time'"),
         (("--out", "o", "--sizes", ","), "names no size"),
         (("--out", "o", "--sizes", "200%"), "200%"),
@@ -343,6 +364,7 @@ def test_wrong_usage_is_one_line(
     result = run("sweep", models[0], *words)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
     assert reason in result.stderr
+    assert not os.listdir(tmp_path)
 
 
 def test_curves_can_be_drawn_as_png(done: Path, models: list[Path], tmp_path: Path) -> None:
