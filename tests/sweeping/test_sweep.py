@@ -6,7 +6,10 @@ import csv
 import hashlib
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import escape
 from multiprocessing import active_children
@@ -26,6 +29,7 @@ from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
 from tests.command.running import run
+from tests.models import mlp
 from tests.pages.browser import Elements, needs_browser, opened, width_in
 from tests.sweeping.ladders import Here, ladder_for, saved_models, swept_into
 
@@ -254,6 +258,30 @@ def test_a_lost_process_costs_time_only(done: Path, models: list[Path], tmp_path
         swept_into(tmp_path / "out", ladder, killing)
     assert killing.killed
     assert without_times(tmp_path / "out") == without_times(done)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_temporary_file_outlives_a_sweep_that_is_stopped(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    scratch, model, rng = tmp_path / "scratch", tmp_path / "net.onnx", np.random.default_rng(0)
+    scratch.mkdir()
+    shapes = ((300, 100), (300,), (10, 300), (10,))
+    onnx.save(mlp(*(rng.normal(size=shape).astype(np.float32) for shape in shapes)), model)
+    words = ["sweep", str(model), "--out", str(tmp_path / "out"), "--sizes", "50%"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen([sys.executable, "-m", "onnxfde", *words], env=environment) as process:
+        assert within_seconds(60, lambda: any(scratch.rglob("onnxfde-point-*")))
+        process.send_signal(how)
+    assert within_seconds(30, lambda: not os.listdir(scratch))
+
+
+def within_seconds(seconds: float, happens: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.1)
+    return happens()
 
 
 def test_files_that_travel_give_the_same(done: Path, models: list[Path]) -> None:
