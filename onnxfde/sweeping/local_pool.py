@@ -67,7 +67,7 @@ class LocalPool:
     """What this process had in the place of those variables."""
     others: list[Any] = field(default_factory=list)
     """Processes that were there before."""
-    scratch: str | None = None
+    scratch: str = ""
     """Where processes have their temporary files."""
 
     def __enter__(self) -> Self:
@@ -87,8 +87,7 @@ class LocalPool:
             if process not in self.others:
                 process.terminate()
                 process.join()
-        if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come."""
