@@ -14,7 +14,7 @@ from dataclasses import replace
 from html import escape
 from multiprocessing import active_children
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 import numpy as np
 import onnx
@@ -186,6 +186,17 @@ def test_results_stay_in_a_folder_of_their_own(
     assert [row["file"] for row in rows_in(out)][1:] == [
         f"model/{size}-percent.onnx" for size in (100, 50, 30)
     ]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
+def test_a_name_that_is_no_text_is_a_name(models: list[Path], tmp_path: Path) -> None:
+    model = tmp_path / os.fsdecode(b"b\xff ad.onnx")
+    model.write_bytes(models[0].read_bytes())
+    swept_into(tmp_path / "out", ladder_for([model]), Here())
+    links = Elements((tmp_path / "out" / "index.html").read_text(encoding="utf-8")).named("a")
+    assert links
+    for link in links:
+        assert os.path.isfile(tmp_path / "out" / os.fsdecode(unquote_to_bytes(str(link["href"]))))
 
 
 def test_sizes_that_look_alike_are_two() -> None:
