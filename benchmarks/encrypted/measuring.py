@@ -16,6 +16,7 @@ from benchmarks.common.found_cells import Result
 from benchmarks.common.scores import outputs_of, score
 from benchmarks.encrypted.subjects import SUBJECTS, EncryptedSubject
 from benchmarks.encrypted.variants import variants_of, widths
+from onnxfde.errors import TargetError
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.model import Graph
 from onnxfde.machines.engines.engine_process import Engine, Workload, timed_turns
@@ -122,7 +123,10 @@ def in_turns(
 ) -> dict[str, Result]:
     """Run all variants in turns on the same rows."""
     ready = {i: engine.loaded(path, x) for i, path in enumerate(files.values())}
-    times = timed_turns(ready, seconds)
+    failed: dict[int, str] = {}
+    times = timed_turns(ready, seconds, failed)
+    if failed:
+        raise TargetError(f"{list(files)[min(failed)]}: {failed[min(failed)]}")
     return {
         name: judged(ready[i], times[i], onnx.load(path), subject, x)
         for i, (name, path) in enumerate(files.items())

@@ -173,11 +173,12 @@ def swept(given: SweepArguments) -> list[ModelSweep]:
     from onnxfde.command.progress_bar import progress_bar
     from onnxfde.command.sweep_table import show_sweep
     from onnxfde.sweeping.png_plot import require_matplotlib, write_png
-    from onnxfde.sweeping.results_folder import opened_results
-    from onnxfde.sweeping.sweep import INDEX_FILE, Sweep, models_read
+    from onnxfde.sweeping.results_folder import INDEX_FILE, opened_results
+    from onnxfde.sweeping.sweep import Sweep, models_read
 
     if given.out is None:
         raise UsageError("give a folder for the results: --out DIR")
+    refuse_senseless_pool(given)
     ladder = ladder_of(given)
     if given.png:
         require_matplotlib()
@@ -205,18 +206,22 @@ def run_on_pool(given: SweepArguments, sweep: Sweep) -> list[ModelSweep]:
         return sweep.run(pool)
 
 
+def refuse_senseless_pool(given: SweepArguments) -> None:
+    """UsageError if points cannot be computed where they should be; nothing is written before."""
+    if not 1 <= given.jobs <= MOST_JOBS:
+        raise UsageError(f"--jobs {given.jobs} is not a number from 1 to {MOST_JOBS}")
+    if given.cluster is not None and given.jobs != 1:
+        raise UsageError(
+            "--jobs is about this machine, and --cluster has its own workers: drop one"
+        )
+
+
 def pool_of(given: SweepArguments, needed: bool) -> AbstractContextManager[Pool]:
     """Where points are computed; nobody connects to a cluster if nothing is left to do."""
     from onnxfde.sweeping.local_pool import LocalPool
 
-    if not 1 <= given.jobs <= MOST_JOBS:
-        raise UsageError(f"--jobs {given.jobs} is not a number from 1 to {MOST_JOBS}")
     if given.cluster is None or not needed:
         return LocalPool(given.jobs)
-    if given.jobs != 1:
-        raise UsageError(
-            "--jobs is about this machine, and --cluster has its own workers: drop one"
-        )
     from onnxfde.sweeping.cluster import ClusterPool
 
     return ClusterPool.connected(given.cluster)

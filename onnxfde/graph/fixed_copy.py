@@ -9,9 +9,12 @@ from onnxfde.graph.tensors import complete_copy
 
 
 def fixed_copy(graph: Graph, shape: tuple[int, ...]) -> ModelProto:
-    """The model with its weights inside, whose only input has this shape."""
-    if len(graph.inputs) != 1:
-        raise ModelError(f"it has {len(graph.inputs)} inputs; only one is supported")
+    """The model with its weights inside, whose only input has this shape; it has one output."""
+    inputs, outputs = len(graph.inputs), len(graph.model.graph.output)
+    if (inputs, outputs) != (1, 1):
+        raise ModelError(
+            f"it has {inputs} inputs and {outputs} outputs; only one of each is supported"
+        )
     found = complete_copy(graph.model, graph.folder)
     (value,) = (v for v in found.graph.input if v.name == graph.inputs[0].name)
     lengths = value.type.tensor_type.shape

@@ -84,7 +84,7 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
     plot = Plot(title, told, axes, lines, (after, error), chosen)
     bound = fill_in(REPORT_PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
     seen, said = layer["measured_error"], f"What was chosen: {chosen}."
-    if seen != error:
+    if seen is not None and seen != error:
         said = (
             f"What was chosen: {chosen} by estimate (a search may find better neurons than the "
             f"quick method of the line), {percent(seen)} when it was measured."

@@ -20,9 +20,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 PLACE = re.compile(r"\{\{ (\w+) \}\}")
 FRAGMENT = re.compile(r"^<!--# (\w+) -->\n", re.MULTILINE)
 KEPT = "\n\N{NO-BREAK SPACE}"
-"""Characters that are kept although they do not print."""
-DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
-"""Characters that turn the direction of the text behind them around."""
+"""Characters that are kept although they do not print; those that turn the direction of the text
+behind them around are not."""
 
 
 class Markup(str):
@@ -41,7 +40,7 @@ def as_markup(value: object) -> Markup:
         return value
     plain = str(value).encode("utf-8", "replace").decode()
     plain = "".join(c if c.isprintable() or c in KEPT else "\ufffd" for c in plain)
-    return Markup(html.escape(DIRECTIONS.sub("\ufffd", plain)))
+    return Markup(html.escape(plain))
 
 
 def joined_markup(parts: Iterable[object], between: str = "") -> Markup:

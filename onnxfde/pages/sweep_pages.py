@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -18,6 +19,8 @@ SMALL_CHANGE = 0.05
 """A change of outputs that is called small. Chosen: half of the default of --eps."""
 SMALL_LOSS = 0.01
 """A loss of accuracy that is called small: one point."""
+UNSORTED = ""
+"""Stands for a number that is not known, which is sorted behind all others."""
 SIZE_FIELDS = dict(zip(SIZE_GOALS, ("parameters", "multiply_adds", "bytes"), strict=True))
 Format = Callable[[float], str]
 
@@ -207,7 +210,7 @@ def point_row(done: ModelSweep, row: SweepRow) -> Markup:
         SWEEP,
         "point",
         size=size_link(row),
-        share=done.left(row),
+        share=UNSORTED if (share := done.left(row)) is None else share,
         parameters=cell(row.parameters, whole_number),
         left=cell(done.left(row), percent),
         bytes=cell(row.bytes, whole_number),
@@ -226,7 +229,7 @@ def size_link(row: SweepRow) -> Markup | str:
     if row.file is None:
         return row.size
     page = row.file.rpartition("/")[2].removesuffix(".onnx") + ".html"
-    return fill_in(SWEEP, "link", address=quote(page), text=row.size)
+    return fill_in(SWEEP, "link", address=address_of(page), text=row.size)
 
 
 def file_link(row: SweepRow) -> Markup | str:
@@ -234,13 +237,22 @@ def file_link(row: SweepRow) -> Markup | str:
     if row.file is None:
         return ""
     name = row.file.rpartition("/")[2]
-    return fill_in(SWEEP, "link", address=quote(name), text=".onnx")
+    return fill_in(SWEEP, "link", address=address_of(name), text=".onnx")
+
+
+def address_of(name: str) -> str:
+    r"""A file name in a link, byte by byte: it need not be valid text.
+
+    >>> address_of("a b\udcff")
+    'a%20b%FF'
+    """
+    return quote(os.fsencode(name))
 
 
 def cell(value: float | None, shown: Format) -> Markup:
     """A number in a table that can be sorted by it."""
     if value is None:
-        return fill_in(SWEEP, "cell", exact="", text=UNKNOWN_NUMBER)
+        return fill_in(SWEEP, "cell", exact=UNSORTED, text=UNKNOWN_NUMBER)
     exact = format(value, ".17g") if isinstance(value, float) else str(value)
     return fill_in(SWEEP, "cell", exact=exact, text=shown(value))
 
@@ -263,9 +275,10 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
     """The page with all models."""
     failed = sum(not one.made for one in models)
     points = sum(len(one.made) for one in models)
-    text = f"{len(models)} models at {points} sizes in all."
+    count = "One model" if len(models) == 1 else f"{len(models)} models"
+    text = f"{count} at {points} sizes in all."
     if failed:
-        text += f" {failed} of them have no result; their rows say why."
+        text += f" Without any result: {failed}; the table says why."
     body = fill_in(
         SWEEP,
         "index",
@@ -280,7 +293,7 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
 def index_row(done: ModelSweep) -> Markup:
     """A model in the index."""
     curve, first = done.curve(), done.original
-    address = quote(done.name) + "/report.html"
+    address = address_of(done.name) + "/report.html"
     name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
     change, loss = done.with_small_change, done.with_small_loss
     fastest = max((row.speedup for row in done.made if row.speedup is not None), default=None)

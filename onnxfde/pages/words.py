@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onnxfde.limits import latency_limit
 from onnxfde.options import DEFAULT_EPS
 from onnxfde.pages.markup import Markup, fill_in
 
@@ -69,12 +70,18 @@ def asked(report: Mapping[str, Any]) -> str:
     if settings.get("max_drop") is not None:
         return f"the smallest model that is at most {settings['max_drop']:g} points worse"
     if settings.get("max_latency") is not None:
-        return f"at most {settings['max_latency']} of the time, and the smallest change for it"
+        number, is_share = latency_limit(settings["max_latency"])
+        time = f"{percent(number)} of the time" if is_share else f"{number:g} ms for one run"
+        return f"at most {time}, and the smallest change for it"
     if settings.get("neurons") is not None:
         return f"at most {whole_number(settings['neurons'])} neurons in each layer"
     if settings.get("keep") is not None:
         return f"at most {percent(settings['keep'])} of the neurons of each layer"
-    return f"fewer neurons, {eps_words(settings.get('eps'), settings.get('semantics'))}"
+    words = f"fewer neurons, {eps_words(settings.get('eps'), settings.get('semantics'))}"
+    if settings.get("max_certified_error") is not None:
+        limit, _ = settings["max_certified_error"]
+        words += f", and a proof that no output changes by more than {small(limit)}"
+    return words
 
 
 def eps_words(eps: float | None, semantics: str | None) -> str:

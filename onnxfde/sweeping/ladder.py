@@ -15,9 +15,11 @@ from onnxfde.limits import Limit, check_limit
 from onnxfde.options import Options
 from onnxfde.sweeping.parcels import Parcel
 from onnxfde.sweeping.points import PointTask
+from onnxfde.sweeping.results_folder import CSV_FILE, INDEX_FILE, RECORDS
 
 SizeKind = Literal["params", "macs", "bytes"]
-DEFAULT_SIZES = "100%,75%,50%,35%,25%,15%,10%"
+TAKEN = ("", ".", "..", RECORDS, CSV_FILE, INDEX_FILE)
+"""Names that no folder of results may have: they stand for something else."""
 NAME_IN_PATH = "{name}"
 """Stands for the name of a model, without its suffix, in the path of its data."""
 
@@ -34,12 +36,12 @@ class Rung:
     def stem(self) -> str:
         """How files of this size are called.
 
-        >>> Rung("50%", 0.5).stem, Rung("1000", 1000).stem
-        ('50-percent', 'at-most-1000')
+        >>> Rung("50%", 0.5).stem, Rung("12.3456789%", 0.123456789).stem, Rung("1000", 1000).stem
+        ('50-percent', '12.3456789-percent', 'at-most-1000')
         """
         if isinstance(self.limit, int):
             return f"at-most-{self.limit}"
-        return f"{100 * self.limit:g}-percent"
+        return f"{100 * self.limit:.12g}-percent"
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,13 @@ class SizeLadder:
 
 
 def rungs_of(sizes: Sequence[tuple[str, Limit]]) -> tuple[Rung, ...]:
-    """Sizes from the largest share down; each only once."""
+    """Sizes as they were given; each only once."""
     for text, limit in sizes:
         check_limit("sizes", limit)
         if isinstance(limit, int) and text.endswith("%"):
             raise UsageError(f"--sizes {text} is neither a number nor a share")
-    found = {limit: Rung(text, limit) for text, limit in sizes}
-    return tuple(found.values())
+    found = [Rung(text, limit) for text, limit in sizes]
+    return tuple({rung.stem: rung for rung in found}.values())
 
 
 def expanded(given: Sequence[Path]) -> Iterator[Path]:
@@ -121,10 +123,11 @@ def swept_models(given: Sequence[Path], data: Path | None) -> tuple[SweptModel, 
     """The models of a sweep, each with a name of its own and its data."""
     models: dict[str, SweptModel] = {}
     for file in expanded(given):
-        name, number = file.stem or "model", 1
+        first = "model" if file.stem.lower() in TAKEN else file.stem
+        name, number = first, 1
         while name.lower() in models:
             number += 1
-            name = f"{file.stem}-{number}"
+            name = f"{first}-{number}"
         own = None if data is None else Path(str(data).replace(NAME_IN_PATH, file.stem))
         models[name.lower()] = SweptModel(name, file, own)
     return tuple(models.values())

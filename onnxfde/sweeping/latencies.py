@@ -32,7 +32,7 @@ def timed_rows(
     if record is None:
         files = [model, *(results.path / str(row.file) for row in made)]
         record = {"key": key, "row": {}, "times": times_of(files, limits)}
-        results.known[key] = record
+        results.remember(record)
         results.append(record)
     names = [rows[0].size, *(row.size for row in made)]
     known = dict(zip(names, record["times"], strict=True))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -26,14 +28,19 @@ LOST_PROCESS = "its process ended without a result, twice (was it killed, or out
 FinishedPoint = tuple[PointTask, PointOutcome]
 
 
-def begin() -> None:
-    """Start a process: Ctrl-C is left to the parent, with which this process ends."""
+def begin(scratch: str) -> None:
+    """Start a process: Ctrl-C is left to the parent, with which this process ends.
+
+    Its temporary files lie in a folder that the parent removes; if that is killed, this process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = scratch
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def end() -> None:
         parent.join()
+        shutil.rmtree(scratch, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
@@ -51,7 +58,7 @@ def unforeseen(error: BaseException) -> PointOutcome:
     return PointOutcome(failure=text)
 
 
-@dataclass(frozen=True)
+@dataclass
 class LocalPool:
     """Runs points in so many processes."""
 
@@ -60,16 +67,19 @@ class LocalPool:
     """What this process had in the place of those variables."""
     others: list[Any] = field(default_factory=list)
     """Processes that were there before."""
+    scratch: str = ""
+    """Where processes have their temporary files."""
 
     def __enter__(self) -> Self:
         """Let processes that are started from now on have one thread each."""
         self.before.update({n: os.environ[n] for n in ONE_THREAD if n in os.environ})
         self.others.extend(multiprocessing.active_children())
         os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+        self.scratch = tempfile.mkdtemp(prefix="onnxfde-sweep-")
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave no process behind, and the variables as they were."""
+        """Leave no process and no file behind, and the variables as they were."""
         for name in ONE_THREAD:
             del os.environ[name]
         os.environ.update(self.before)
@@ -77,6 +87,7 @@ class LocalPool:
             if process not in self.others:
                 process.terminate()
                 process.join()
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[FinishedPoint]:
         """The outcomes as they come."""
@@ -97,7 +108,7 @@ class LocalPool:
     ) -> Iterator[FinishedPoint]:
         """Outcomes until no task is left, or a process is lost with those that are under way."""
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(jobs, context, begin)
+        pool = ProcessPoolExecutor(jobs, context, begin, (self.scratch,))
         under_way: dict[Future[PointOutcome], PointTask] = {}
         try:
             while True:

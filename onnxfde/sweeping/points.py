@@ -46,7 +46,8 @@ class PointTask:
 
     def with_key(self, model_hash: str, data_hash: str | None) -> PointTask:
         """The same with its key."""
-        depends = [self.version, model_hash, data_hash, asdict(self.options), self.stem]
+        options, file = asdict(self.options), [self.model_name, self.stem]
+        depends = [self.version, model_hash, data_hash, options, file]
         text = json.dumps(depends, sort_keys=True, default=str)
         return replace(self, key=hashlib.sha256(text.encode()).hexdigest())
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from onnxfde.errors import OutputError, UsageError
-from onnxfde.graph.files import make_folder
+from onnxfde.graph.files import make_folder, sha256
 from onnxfde.graph.staging import flocked, staged
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.report import strict_json
 from onnxfde.sweeping.points import PointOutcome, PointTask
 
-RECORDS = "points.jsonl"
+RECORDS, CSV_FILE, INDEX_FILE = "points.jsonl", "sweep.csv", "index.html"
 
 
 @dataclass(eq=False)
@@ -37,14 +37,23 @@ class ResultsFolder:
     stream: IO[str]
     known: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What was computed before, by key."""
+    written: dict[str, str] = field(default_factory=dict)
+    """The key of the point that wrote a model last, by file."""
 
     def done(self, task: PointTask) -> bool:
-        """Whether a point was computed before and its files are there."""
+        """Whether a point was computed before and its files are there, not those of another."""
         found = self.known.get(task.key)
         if found is None:
             return False
         file = found["row"].get("file")
-        return file is None or (self.path / file).is_file()
+        if file is None:
+            return True
+        return self.written.get(file) == task.key and self.is_whole(file, found["row"]["sha256"])
+
+    def is_whole(self, file: str, digest: str) -> bool:
+        """Whether a model is there as it was written."""
+        path = self.path / file
+        return path.is_file() and sha256(path) == digest
 
     def row(self, task: PointTask) -> SweepRow:
         """The row of a point that was computed before."""
@@ -70,9 +79,15 @@ class ResultsFolder:
             original = SweepRow.of_original(task.model_name, outcome.report)
             record["original"] = original.to_fields
         record["row"] = row.to_fields
-        self.known[task.key] = record
+        self.remember(record)
         if outcome.report is not None or outcome.missed:
             self.append(record)
+
+    def remember(self, record: dict[str, Any]) -> None:
+        """Know a record from now on."""
+        self.known[record["key"]] = record
+        if file := record["row"].get("file"):
+            self.written[file] = record["key"]
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a line, completely."""
@@ -111,10 +126,13 @@ def opened_results(path: Path, models: Iterable[Path]) -> Iterator[ResultsFolder
         text = stream.read()
         if text and not text.endswith("\n"):
             stream.write("\n")
-        yield ResultsFolder(path, stream, dict(records_of(text)))
+        results = ResultsFolder(path, stream)
+        for record in records_of(text):
+            results.remember(record)
+        yield results
 
 
-def records_of(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def records_of(text: str) -> Iterator[dict[str, Any]]:
     """The records in a file, without lines that are cut off."""
     for line in text.splitlines():
         try:
@@ -122,7 +140,7 @@ def records_of(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         except ValueError:
             continue
         if isinstance(found, dict) and {"key", "row"} <= found.keys():
-            yield found["key"], found
+            yield found
 
 
 def refuse_foreign_folder(path: Path, models: Iterable[Path]) -> None:

@@ -18,9 +18,9 @@ from onnxfde.sweeping.ladder import SizeLadder, SweptModel, why_unread
 from onnxfde.sweeping.latencies import timed_rows
 from onnxfde.sweeping.local_pool import FinishedPoint
 from onnxfde.sweeping.points import PointTask
-from onnxfde.sweeping.results_folder import ResultsFolder
+from onnxfde.sweeping.results_folder import CSV_FILE, INDEX_FILE, ResultsFolder
 
-CSV_FILE, INDEX_FILE, PAGE_FILE, CURVE_FILE = "sweep.csv", "index.html", "report.html", "curve.svg"
+PAGE_FILE, CURVE_FILE = "report.html", "curve.svg"
 
 
 class Pool(Protocol):
@@ -45,8 +45,6 @@ class Sweep:
     points: dict[str, list[PointTask]] = field(default_factory=dict)
     """Without the bytes of files, which are read when a point is about to be computed."""
     computed: int = 0
-    missed: set[str] = field(default_factory=set)
-    """Keys of points whose size cannot be had."""
 
     def plan(self) -> None:
         """Read what the points depend on."""
@@ -73,8 +71,6 @@ class Sweep:
         for task, outcome in pool.outcomes(iter(left)):
             self.results.add(task, outcome)
             self.computed += 1
-            if outcome.missed:
-                self.missed.add(task.key)
             self.progress.at(known + self.computed, total)
             self.progress.note(told(self.results.row(task), outcome.seconds))
             self.write_csv(self.rows())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from onnxfde.errors import OnnxfdeError, TargetError, UsageError
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.model import Graph
 from onnxfde.machines.engines.ckks_parameters import MOST_BITS, deepest, parameters_for
-from onnxfde.machines.engines.engine_process import named_engine
+from onnxfde.machines.engines.engine_process import measured_models, named_engine
 from onnxfde.machines.results import BatchResult
-from onnxfde.machines.targets.base import parse_target
+from onnxfde.machines.targets.base import Figure, parse_target
+from onnxfde.machines.targets.runner import Request
 from onnxfde.numbers import Array
 from tests.models import build, mlp, outputs_of, twins
 from tests.polynomial_networks import NETWORKS, layers, squares_in_a_row, weights
@@ -179,3 +181,42 @@ def test_what_ezkl_cannot_prove_is_said(refusal: Callable[..., str]) -> None:
     unknown = build("y = MatMul(x, W)", W=weights(3, 2))
     unknown.graph.node[0].op_type = "Unheard"
     assert refusal("ezkl", unknown, 1, 3)
+
+
+@ezkl_only
+def test_a_model_with_two_outputs_is_refused(refusal: Callable[..., str]) -> None:
+    model = build("y = Mul(x, x) z = Neg(x)", outputs="float[N,3] y, float[N,3] z")
+    assert "2 outputs; only one" in refusal("ezkl", model, 1, 3)
+
+
+class OneFails:
+    """An engine and its workload: the second model that it loads fails when it runs."""
+
+    title, load_seconds = "an engine", 0.0
+
+    def __init__(self, runs: bool = True) -> None:
+        self.runs, self.models = runs, 0
+
+    def loaded(self, file: Path, x: Array) -> OneFails:
+        self.models += 1
+        return OneFails(self.models != 2)
+
+    def run(self) -> None:
+        if not self.runs:
+            raise TargetError("it cannot be proven")
+
+    def output(self) -> Array:
+        return np.zeros(1)
+
+    def figures(self, seconds: float) -> list[Figure]:
+        return []
+
+
+def test_a_model_that_fails_leaves_the_others_their_times(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.zeros((1, 3), np.float32))
+    model = {"file": "m.onnx", "names": ["x"], "inputs": {"1": "x.npz"}}
+    content = {"seconds": 0.0, "models": [model] * 3}
+    (tmp_path / "request.json").write_text(json.dumps(content))
+    found = measured_models(OneFails(), Request(str(tmp_path / "request.json")))
+    assert [answer["failed"] for answer in found] == [{}, {"1": "it cannot be proven"}, {}]
+    assert [list(answer["times"]) for answer in found] == [["1"], [], ["1"]]

@@ -7,12 +7,14 @@ import json
 import shlex
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from onnxfde.demo import demo_data, demo_model
+from onnxfde.pages.words import asked
 from tests.command.running import run
 from tests.models import mlp, twins
 from tests.pages.browser import Elements, needs_browser, opened, value_at, width_in
@@ -213,3 +215,15 @@ def test_the_command_on_the_page_makes_the_same_model(made: Path, tmp_path: Path
              for w in shlex.split(line)[1:]]  # fmt: skip
     assert run(*words).exit_code == 0
     assert (tmp_path / "again.onnx").read_bytes() == (made / "out.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"max_latency": "5ms"}, "at most 5 ms for one run"),
+        ({"max_latency": "60%"}, "at most 60\N{NO-BREAK SPACE}% of the time"),
+        ({"max_certified_error": [0.5, False]}, "no output changes by more than 0.5"),
+    ],
+)
+def test_what_was_asked_for_is_said_as_it_was_meant(setting: dict[str, Any], words: str) -> None:
+    assert words in asked({"settings": setting})

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import escape
 from multiprocessing import active_children
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 import numpy as np
 import onnx
@@ -19,12 +23,13 @@ import pytest
 import onnxfde
 from onnxfde.errors import OutputError, UsageError
 from onnxfde.pages.sweep_rows import TIMES
-from onnxfde.sweeping.ladder import swept_models
+from onnxfde.sweeping.ladder import rungs_of, swept_models
 from onnxfde.sweeping.local_pool import LocalPool
 from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
 from tests.command.running import run
+from tests.models import mlp
 from tests.pages.browser import Elements, needs_browser, opened, width_in
 from tests.sweeping.ladders import Here, ladder_for, saved_models, swept_into
 
@@ -113,6 +118,31 @@ def test_what_depends_on_something_else_is_computed_again(
     assert len(again.computed) == 3
 
 
+def test_what_another_model_replaced_is_computed_again(models: list[Path], tmp_path: Path) -> None:
+    out, model = tmp_path / "out", tmp_path / "net.onnx"
+    for source, points in ((0, 3), (1, 3), (0, 3), (0, 0)):
+        model.write_bytes(models[source].read_bytes())
+        pool = Here()
+        swept_into(out, ladder_for([model]), pool)
+        assert len(pool.computed) == points
+        for row in rows_in(out):
+            if row["file"]:
+                found = hashlib.sha256((out / row["file"]).read_bytes()).hexdigest()
+                assert row["sha256"] == found
+
+
+def test_copies_of_a_model_have_rows_and_files_of_their_own(
+    models: list[Path], tmp_path: Path
+) -> None:
+    copies = [tmp_path / folder / "net.onnx" for folder in ("a", "b")]
+    for copy in copies:
+        copy.parent.mkdir()
+        copy.write_bytes(models[0].read_bytes())
+    swept_into(tmp_path / "out", ladder_for(copies), Here())
+    files = [row["file"].partition("/")[0] for row in rows_in(tmp_path / "out") if row["file"]]
+    assert files == ["net"] * 3 + ["net-2"] * 3
+
+
 def saved_data(folder: Path) -> bytes:
     np.savez(folder / "other.npz", x=np.ones((150, 6), np.float32))
     return (folder / "other.npz").read_bytes()
@@ -143,6 +173,37 @@ def test_models_of_one_name_have_folders_of_their_own(models: list[Path], tmp_pa
     found = swept_models([models[0], same, models[0]], Path("data/{name}.npz"))
     assert [model.name for model in found] == ["net0", "NET0-2"]
     assert [str(model.data) for model in found] == ["data/net0.npz", "data/NET0.npz"]
+
+
+@pytest.mark.parametrize("name", ["..", "sweep.csv", "points.jsonl", "index.html"])
+def test_results_stay_in_a_folder_of_their_own(
+    models: list[Path], tmp_path: Path, name: str
+) -> None:
+    model, out = tmp_path / f"{name}.onnx", tmp_path / "box" / "out"
+    model.write_bytes(models[0].read_bytes())
+    swept_into(out, ladder_for([model]), Here())
+    assert os.listdir(tmp_path / "box") == ["out"]
+    assert [row["file"] for row in rows_in(out)][1:] == [
+        f"model/{size}-percent.onnx" for size in (100, 50, 30)
+    ]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
+def test_a_name_that_is_no_text_is_a_name(models: list[Path], tmp_path: Path) -> None:
+    model = tmp_path / os.fsdecode(b"b\xff ad.onnx")
+    model.write_bytes(models[0].read_bytes())
+    swept_into(tmp_path / "out", ladder_for([model]), Here())
+    links = Elements((tmp_path / "out" / "index.html").read_text(encoding="utf-8")).named("a")
+    assert links
+    for link in links:
+        assert os.path.isfile(tmp_path / "out" / os.fsdecode(unquote_to_bytes(str(link["href"]))))
+
+
+def test_sizes_that_look_alike_are_two() -> None:
+    sizes = (("100%", 1.0), ("1", 1), ("12.3456789%", 0.123456789), ("12.3456788%", 0.123456788))
+    found = rungs_of(sizes)
+    assert [rung.text for rung in found] == [text for text, _ in sizes]
+    assert len({rung.stem for rung in found}) == 4
 
 
 def test_folders_and_globs_stand_for_their_files(models: list[Path]) -> None:
@@ -208,6 +269,30 @@ def test_a_lost_process_costs_time_only(done: Path, models: list[Path], tmp_path
         swept_into(tmp_path / "out", ladder, killing)
     assert killing.killed
     assert without_times(tmp_path / "out") == without_times(done)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_temporary_file_outlives_a_sweep_that_is_stopped(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    scratch, model, rng = tmp_path / "scratch", tmp_path / "net.onnx", np.random.default_rng(0)
+    scratch.mkdir()
+    shapes = ((300, 100), (300,), (10, 300), (10,))
+    onnx.save(mlp(*(rng.normal(size=shape).astype(np.float32) for shape in shapes)), model)
+    words = ["sweep", str(model), "--out", str(tmp_path / "out"), "--sizes", "50%"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen([sys.executable, "-m", "onnxfde", *words], env=environment) as process:
+        assert within_seconds(60, lambda: any(scratch.rglob("onnxfde-point-*")))
+        process.send_signal(how)
+    assert within_seconds(30, lambda: not os.listdir(scratch))
+
+
+def within_seconds(seconds: float, happens: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.1)
+    return happens()
 
 
 def test_files_that_travel_give_the_same(done: Path, models: list[Path]) -> None:
@@ -301,6 +386,7 @@ def test_the_command_does_all_of_it(models: list[Path], tmp_path: Path) -> None:
     [
         ((), "--out DIR"),
         (("--out", "o", "--jobs", "0"), "--jobs 0"),
+        (("--out", "o", "--jobs", "2", "--cluster", "tcp://localhost:1"), "drop one"),
         (("--out", "o", "--by", "time"), "--by 'time'"),
         (("--out", "o", "--sizes", ","), "names no size"),
         (("--out", "o", "--sizes", "200%"), "200%"),
@@ -317,6 +403,7 @@ def test_wrong_usage_is_one_line(
     result = run("sweep", models[0], *words)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
     assert reason in result.stderr
+    assert not os.listdir(tmp_path)
 
 
 def test_curves_can_be_drawn_as_png(done: Path, models: list[Path], tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import base64
 import importlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,17 +87,29 @@ def measured_models(engine: Engine, request: Request) -> list[Answer]:
     ]  # fmt: skip
     for batch in dict.fromkeys(b for i in range(len(answers)) for b in request.inputs(i)):
         ready: dict[int, Workload] = {}
+        failed: dict[int, str] = {}
         for i, answer in enumerate(answers):
             if batch in request.inputs(i):
-                try:
+                with noting(i, failed):
                     ready[i] = loaded_model(engine, request, i, batch)
                     answer["loads"].append(ready[i].load_seconds)
-                except OnnxfdeError as reason:
-                    answer["failed"][batch] = str(reason)
-        times = timed_turns(ready, request.content["seconds"])
+        times = timed_turns(ready, request.content["seconds"], failed)
         for i, workload in ready.items():
-            add_measured(answers[i], batch, workload, times[i])
+            if i not in failed:
+                with noting(i, failed):
+                    add_measured(answers[i], batch, workload, times[i])
+        for i, reason in failed.items():
+            answers[i]["failed"][batch] = reason
     return answers
+
+
+@contextmanager
+def noting(index: int, failed: dict[int, str]) -> Iterator[None]:
+    """Note why a model failed; those beside it go on."""
+    try:
+        yield
+    except OnnxfdeError as reason:
+        failed[index] = str(reason)
 
 
 def loaded_model(engine: Engine, request: Request, index: int, batch: str) -> Workload:
@@ -105,16 +118,20 @@ def loaded_model(engine: Engine, request: Request, index: int, batch: str) -> Wo
         return engine.loaded(Path(request.models[index]["file"]), arrays[arrays.files[0]])
 
 
-def timed_turns(ready: dict[int, Workload], seconds: float) -> dict[int, list[float]]:
+def timed_turns(
+    ready: dict[int, Workload], seconds: float, failed: dict[int, str]
+) -> dict[int, list[float]]:
     """The times of each model; its turn comes after those of all others."""
     times: dict[int, list[float]] = {i: [] for i in ready}
     end, turn = time.perf_counter() + seconds, 0
-    while ready and (turn < FEWEST_RUNS or time.perf_counter() < end):
-        order = list(ready)
+    while order := [i for i in ready if i not in failed]:
+        if turn >= FEWEST_RUNS and time.perf_counter() >= end:
+            break
         for i in order[turn % len(order) :] + order[: turn % len(order)]:
-            start = time.perf_counter()
-            ready[i].run()
-            times[i].append(time.perf_counter() - start)
+            with noting(i, failed):
+                start = time.perf_counter()
+                ready[i].run()
+                times[i].append(time.perf_counter() - start)
         turn += 1
     return times
 
