@@ -18,7 +18,7 @@ from onnxfde.sweeping.points import PointTask
 from onnxfde.sweeping.results_folder import CSV_FILE, INDEX_FILE, RECORDS
 
 SizeKind = Literal["params", "macs", "bytes"]
-TAKEN = ("", ".", "..", RECORDS, CSV_FILE, INDEX_FILE)
+RESERVED_NAMES = ("", ".", "..", RECORDS, CSV_FILE, INDEX_FILE)
 """Names that no folder of results may have: they stand for something else."""
 NAME_IN_PATH = "{name}"
 """Stands for the name of a model, without its suffix, in the path of its data."""
@@ -123,7 +123,7 @@ def swept_models(given: Sequence[Path], data: Path | None) -> tuple[SweptModel, 
     """The models of a sweep, each with a name of its own and its data."""
     models: dict[str, SweptModel] = {}
     for file in expanded(given):
-        first = "model" if file.stem.lower() in TAKEN else file.stem
+        first = "model" if file.stem.lower() in RESERVED_NAMES else file.stem
         name, number = first, 1
         while name.lower() in models:
             number += 1
