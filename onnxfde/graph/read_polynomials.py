@@ -40,9 +40,9 @@ SAME_ORDER = {"Identity", "Dropout", "Cast", "Flatten", "Reshape", "Squeeze", "U
 SUPPORTED = DENSE | BY_UNIT_VECTORS | LINES | COMBINED | SAME_ORDER | {"Pow"}
 MOST_WEIGHTS = 2**24
 """Weights of a map that are read at most: 128 MB in float64. Chosen; not tuned."""
-MOST_VALUES = 2**20
+MOST_COMPONENTS = 2**20
 """Values of one sample at most: 16 MB for the coefficients of a line. Chosen; not tuned."""
-BLOCK = 64
+UNITS_AT_ONCE = 64
 """Unit vectors that are run at once: a convolution takes a copy for each place of its window.
 Chosen; not tuned."""
 HIGHEST_POWER = 32
@@ -105,8 +105,8 @@ class PolynomialReader:
     def fresh(self, shape: tuple[int, ...]) -> PolynomialValue:
         """What the last map makes."""
         size = math.prod(shape)
-        if size > MOST_VALUES:
-            raise NotPolynomial(f"it has more than {MOST_VALUES:,} values in one place")
+        if size > MOST_COMPONENTS:
+            raise NotPolynomial(f"it has more than {MOST_COMPONENTS:,} values in one place")
         return PolynomialValue(self.maps, np.stack([np.zeros(size), np.ones(size)]), shape)
 
     def read(self, node: NodeProto) -> None:
@@ -190,7 +190,7 @@ class PolynomialReader:
             if max(nothing.size, size) * size > MOST_WEIGHTS:
                 raise NoMatch(f"{op(node)} '{label(node)}' is too large as one matrix")
             units = np.eye(size).reshape(size, *value.shape)
-            blocks = [units[at : at + BLOCK] for at in range(0, size, BLOCK)]
+            blocks = [units[at : at + UNITS_AT_ONCE] for at in range(0, size, UNITS_AT_ONCE)]
             made = np.concatenate([self.evaluated(node, block) for block in blocks])
             bias, shape = nothing.ravel(), nothing.shape[1:]
             weight = (made.reshape(size, -1) - bias).T

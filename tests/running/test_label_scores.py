@@ -11,7 +11,7 @@ import pytest
 import onnxfde
 from onnxfde.running.label_scores import scores
 from tests.command.running import run
-from tests.models import build
+from tests.models import build, outputs_of
 
 CLASSES = np.array([0, 2, 1, 2, 1, 0])
 BEFORE = np.eye(3)[CLASSES]
@@ -61,7 +61,7 @@ def test_an_array_called_labels_is_remarked_on(tmp_path: Path) -> None:
     body = "h = MatMul(x, a) r = Relu(h) y = MatMul(r, b)"
     model = build(body, "float[N,4] x", "float[N,3] y", a=np.hstack([a, a]), b=np.vstack([b, b]))
     data = {"x": rng.normal(size=(200, 4)).astype(np.float32), "labels": np.zeros(200, int)}
-    line = "the array 'labels' is not used: labels and targets are called 'y'"
+    line = "the array 'labels' is not used: give --labels labels, or call it 'y'"
     result = onnxfde.optimize(model, 0, data=data)
     assert result.report.verification is not None
     assert result.report.verification.metric_remark == line
@@ -74,3 +74,23 @@ def test_an_array_called_labels_is_remarked_on(tmp_path: Path) -> None:
         *("--neurons", "2", "--quotient", "refit"),
     )
     assert line in " ".join(done.stdout.split())
+
+
+def test_labels_by_name_are_not_called_unused() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((4, 6), (6, 3)))
+    body = "h = MatMul(x, a) r = Relu(h) y = MatMul(r, b)"
+    model = build(body, "float[N,4] x", "float[N,3] y", a=np.hstack([a, a]), b=np.vstack([b, b]))
+    x = rng.normal(size=(200, 4)).astype(np.float32)
+    data = {"x": x, "target": outputs_of(model, x)[0].argmax(axis=1)}
+    found = onnxfde.optimize(model, 0, data=data, labels="target").report.verification
+    assert found is not None
+    assert (found.metric, found.metric_before, found.metric_remark) == ("accuracy", 1.0, None)
+
+
+def test_an_original_that_guesses_is_remarked_on() -> None:
+    rows = np.eye(4)[np.arange(200) % 4]
+    found = scores([rows], [rows], (np.arange(200) + 1) % 4)
+    assert found.remark is not None
+    assert "the original is right on 0% of the rows" in found.remark
+    assert scores([rows], [rows], np.arange(200) % 4).remark is None
