@@ -76,7 +76,9 @@ def set_up_arm64(say: Say = lambda text: None, force: bool = False) -> bool:
                 shutil.rmtree(stale)
             if not force and deviation(target) is None:
                 return False
-            with tempfile.TemporaryDirectory(prefix=f"{SYSROOT_NAME}-", dir=cache) as temporary:
+            with tempfile.TemporaryDirectory(
+                prefix=f"{SYSROOT_NAME}-", dir=cache, ignore_cleanup_errors=True
+            ) as temporary:
                 made = build_sysroot(Path(temporary), say)
                 put_in_place(target, made, Path(temporary) / "before")
     except OSError as error:
