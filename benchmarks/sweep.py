@@ -43,6 +43,9 @@ ROWS = 1000
 """Rows of data for LeNet and ResNet8, of which optimize keeps a fifth for its verdict."""
 MANY = 50
 """Small models at once."""
+KEEPING = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
+"""With these variables a worker keeps memory that is freed. Dask's own setting gives it back to the
+system at once, and large arrays, which come and go, are then slow to make."""
 CHROMIUM = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-sync",
             "--virtual-time-budget=2000")  # fmt: skip
@@ -124,13 +127,27 @@ def run_sweep(
 
 
 @contextmanager
-def cluster(workers: int = 2) -> Iterator[Any]:
-    """Worker processes on this machine, with one thread each."""
+def environment(more: dict[str, str]) -> Iterator[None]:
+    """Processes that are started now have these variables."""
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name in more:
+            del os.environ[name]
+
+
+@contextmanager
+def cluster(workers: int = 2, keeping: bool = False) -> Iterator[Any]:
+    """Worker processes on this machine, with one thread each; `keeping` memory that is freed."""
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as found:
+    with (
+        environment(KEEPING if keeping else {}),
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as found,
+    ):
         yield found
 
 
@@ -152,7 +169,7 @@ def worker_with(package: Path, address: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait()
+        process.wait(60)
 
 
 def kill_a_worker(found: Any, after: int) -> Callable[[Run, Any], None]:
@@ -212,9 +229,12 @@ def speed_rows(folder: Path, models: str) -> list[list[object]]:
     one = swept("one", "--jobs", "1")
     rows = [row("`--jobs 1`", one), row("`--jobs 2`", swept("two", "--jobs", "2"))]
     half = one.points // 2
+    with cluster(keeping=True) as found:
+        keeping = swept("keeping", "--cluster", found.scheduler_address)
+        rows.append(row("two workers that keep freed memory", keeping))
     with cluster() as found:
         address = ("--cluster", found.scheduler_address)
-        rows.append(row("two workers", swept("cluster", *address)))
+        rows.append(row("two workers, as Dask starts them", swept("cluster", *address)))
         lost = swept("lost", *address, meanwhile=kill_a_worker(found, half))
         rows.append(row("two workers, one killed in the middle", lost, "a worker was killed"))
         cut = swept("cut", *address, meanwhile=kill_the_sweep(half))

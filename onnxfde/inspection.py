@@ -24,6 +24,7 @@ from onnxfde.graph.size import count_parameters
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF, Data
 from onnxfde.options import DEFAULT_EPS, DEFAULT_RANGE, MergeOptions, Range, UnitKind
 from onnxfde.passes.axis_work import AxisWork
+from onnxfde.passes.capped_merging import CappedMerging
 from onnxfde.passes.channel_counts import count_within
 from onnxfde.passes.channel_merging import ChannelMerging
 from onnxfde.passes.fold_affine import FoldAffine
@@ -179,7 +180,7 @@ def studied_axes(graph: Graph, context: Context) -> list[AxisWork]:
     """Axes of channels without those that do nothing, and with their errors if there is data."""
     work = graph.copied()
     samples = samples_to_fit(context.inputs, graph)
-    merging = ChannelMerging(MergeOptions(), context, graph, work, samples)
+    merging = ChannelMerging(CappedMerging(), context, graph, work, samples)
     found = merging.without_loss(find_axes(work)[0])
     if samples is not None:
         merging.measure_curves(found, merging.recorded(work))

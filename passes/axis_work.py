@@ -41,6 +41,8 @@ class AxisWork:
     """How many are to be left."""
     remarks: list[str] = field(default_factory=list)
     measured: float = 0.0
+    own: float | None = None
+    """The error that its own units make, if that was measured."""
     cut: bool = False
     """Whether the time limit ended the descent."""
     descended: bool = False
@@ -100,6 +102,7 @@ class AxisWork:
             activation=self.activation,
             cut=self.cut,
             range_only=self.range_only,
+            own_error=self.own,
         )
 
     def useful_eps(self, eps: float | None, align: int) -> float | None:

@@ -17,6 +17,8 @@ class CappedMerging(MergeOptions):
     """No layer gets a larger ε than this, whatever is asked for."""
     counts: tuple[tuple[str, int], ...] = ()
     """How many units layers keep, by name, where that is decided; the others then keep all."""
+    allowed: tuple[tuple[str, float], ...] = ()
+    """ε of dense layers, by name, that decide in the place of counts."""
 
     @classmethod
     def of(cls, options: MergeOptions) -> Self:
@@ -32,7 +34,7 @@ class CappedMerging(MergeOptions):
     @property
     def method(self) -> Self:
         """How to merge: the same without ε, its cap, counts and the choice of layers."""
-        return replace(super().method, most_eps=math.inf, counts=())
+        return replace(super().method, most_eps=math.inf, counts=(), allowed=())
 
     @property
     def asks_for_count(self) -> bool:

@@ -24,8 +24,8 @@ from onnxfde.graph.find_axes import read_again
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.block_elimination import eliminate_units
 from onnxfde.neurons.held_curve import expected_errors
-from onnxfde.options import MergeOptions
 from onnxfde.passes.axis_work import AxisWork, activations_of
+from onnxfde.passes.capped_merging import CappedMerging
 from onnxfde.passes.channel_counts import alignment, choose_counts
 from onnxfde.passes.channel_descent import descend_axis
 from onnxfde.passes.lossless_channels import remove_units
@@ -45,7 +45,7 @@ TIME_IS_UP = "the time limit ended the search for better weights"
 class ChannelMerging:
     """Merges channels of `work`, a copy of the original, in place."""
 
-    options: MergeOptions
+    options: CappedMerging
     context: Context
     original: Graph
     work: Graph
@@ -64,7 +64,7 @@ class ChannelMerging:
             axis = read_again(self.work, found.axis)
             facts = unit_facts(self.work, axis, bounds)
             found.range_only = bounds is not None and self.needs_range(axis, facts)
-            found.axis = remove_units(self.work, axis, facts)
+            found.axis = remove_units(self.work, axis, facts, self.options.align or 1)
             found.lossless = found.axis.units
         return works
 
@@ -84,8 +84,9 @@ class ChannelMerging:
             title = f"layer {number} of {len(chosen)} '{work.axis.name}'"
             deadline = self.context.deadline.for_part(share_of_numbers(chosen[number - 1 :]))
             with progress.on_layer(title) as outcome, few_threads(work.parameters):
+                before = meter.current.for_copy(self.work.copied()) if self.options.counts else None
                 self.reduce(work, original, current, deadline)
-                self.measure(work, meter)
+                self.measure(work, meter, before)
                 outcome.text = f"{work.units} → {work.axis.units} channels"
 
     def recorded(self, reference: Graph) -> Recording:
@@ -163,10 +164,13 @@ class ChannelMerging:
         kept = Recording.of(reference, inputs, self.context.progress, small)
         return TargetMeter(kept, kept.for_copy(self.work))
 
-    def measure(self, work: AxisWork, meter: TargetMeter) -> None:
-        """The change of what counts behind an axis that was just reduced."""
+    def measure(self, work: AxisWork, meter: TargetMeter, before: Recording | None) -> None:
+        """The change of what counts behind an axis that was just reduced, all and its own."""
         try:
             work.measured = meter.change(work.axis, work.descended)
+            if before is not None:
+                own = TargetMeter(before, meter.current)
+                work.own = own.change(work.axis, work.descended)
         except RuntimeUnavailable as reason:
             work.measured = work.estimate
             work.remarks.append(f"its error is an estimate, because it was not measured: {reason}")

@@ -23,7 +23,8 @@ class LayerSpent:
     before: int
     after: int
     error: float
-    """The error of the outputs if this layer alone had fewer units, by its curve."""
+    """The error of the outputs if this layer alone had fewer units, by its curve, which
+    knows what tries found."""
     error_share: float
     """Its share of the squared errors of all layers."""
     saved: float
@@ -75,7 +76,7 @@ def spent(search: GoalSearch, spending: Spending, counts: Indices) -> tuple[Laye
         np.where(np.arange(len(counts)) == i, counts, spending.start) for i in range(len(counts))
     ]
     saved = np.array([spending.cost(spending.start) - spending.cost(one) for one in alone])
-    errors = np.array([c.network[k] for c, k in zip(search.curves, counts, strict=True)])
+    errors = np.array([c[k] for c, k in zip(spending.curves, counts, strict=True)])
     squares = errors**2 / max(float(np.sum(errors**2)), np.finfo(np.float64).tiny)
     shares = saved / max(float(saved.sum()), 1.0)
     return tuple(

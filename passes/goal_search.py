@@ -31,8 +31,14 @@ from onnxfde.passes.unit_curves import CurveMeter, UnitCurve
 
 
 def merged_by(merge: MergeNeurons, original: Graph, context: Context) -> PassResult:
-    """Merge channels and neurons, and fold what then stands side by side."""
-    result = MergeChannels.of(merge).apply(original, context)
+    """Merge channels and neurons, and fold what then stands side by side.
+
+    With a memory, the same numbers of channels are merged once.
+    """
+    channels = {axis.name for axis in find_axes(original)[0]}
+    own = tuple(count for count in merge.counts if count[0] in channels)
+    first = MergeChannels.of(replace(merge, counts=own or merge.counts, allowed=()))
+    result = context.remembered((original, first), lambda: first.apply(original, context))
     result = result.then(merge.apply(result.graph, replace(context, reference=original)))
     if merge.semantics == "budget" and not (merge.layers or merge.skip):
         result = result.then(FoldAffine().apply(result.graph, context))
@@ -109,16 +115,36 @@ class GoalSearch:
         names = (curve.axis.name for curve in self.curves)
         return {name: int(count) for name, count in zip(names, counts, strict=True)}
 
-    def merged(self, counts: Indices, share: float = 1.0) -> PassResult:
-        """The network with so many units, in this share of the time that is left."""
+    def merged(self, counts: Indices, share: float = 1.0, by_error: bool = False) -> PassResult:
+        """The network with so many units, in this share of the time that is left.
+
+        `by_error`: a dense layer has as few as a search finds within the error that its curve has
+        with so many.
+        """
         decided = tuple(sorted(self.named(counts).items()))
         if all(dict(decided)[axis.name] >= axis.units for axis in self.axes):
             return self.lossless
         deadline = self.context.deadline.for_part(share)
         context = replace(self.fitting, deadline=deadline)
-        return self.with_frontiers(
-            merged_by(replace(self.merge, counts=decided), self.original, context)
-        )
+        allowed = self.allowed(counts) if by_error else ()
+        merge = replace(self.merge, counts=decided, allowed=allowed)
+        return self.with_frontiers(merged_by(merge, self.original, context))
+
+    def allowed(self, counts: Indices) -> tuple[tuple[str, float], ...]:
+        """The errors of dense layers that have so many units by their curves."""
+        pairs = zip(self.curves, counts, strict=True)
+        return tuple((c.axis.name, float(c.local[k])) for c, k in pairs if is_plain_dense(c.axis))
+
+    def counts_of(self, found: PassResult) -> Indices:
+        """How many units a network has of each axis that may have fewer."""
+        left = {layer.name: layer.neurons_after for layer in found.layers}
+        axes = [curve.axis for curve in self.curves]
+        return np.array([min(left.get(a.name, a.units), a.units) for a in axes], dtype=np.intp)
+
+    def own_errors(self, found: PassResult) -> dict[str, float]:
+        """The errors of the layers that have fewer units, without what others before them add."""
+        known = ((layer.name, layer.own_error) for layer in found.layers if layer.changed)
+        return {name: error for name, error in known if error is not None}
 
     def with_frontiers(self, found: PassResult) -> PassResult:
         """The same with the curves that counts were chosen by, where layers tell no others."""

@@ -96,6 +96,11 @@ class LayerStudy:
         ended = self.frontier.remark if isinstance(self.frontier, FreeSearch) else None
         return "; ".join(filter(None, (self.remark, ended))) or None
 
+    def own_error(self, after: Layer) -> float | None:
+        """The change that a smaller layer itself makes on the rows kept for the verdict, if any."""
+        kept = self.verdict
+        return None if kept is None else self.problem.layer.change_to(after, kept.inputs)
+
     def curve(self) -> tuple[FrontierPoint, ...]:
         """The errors of some counts by the quick method that searches start from."""
         frontier, problem = self.frontier, self.problem

@@ -115,7 +115,8 @@ class MergeNeurons(CappedMerging):
         frontier, problem = study.frontier, study.problem
         count = self.count_of(problem.name, problem.layer.neurons)
         if count is not None:
-            return frontier.at_most(count), None
+            allowed = dict(self.allowed).get(problem.name)
+            return frontier.at_most(count) if allowed is None else frontier.within(allowed), None
         eps = self.eps_of(study)
         found = frontier.within(eps)
         useful = frontier.smallest_eps() if found is None else None
@@ -154,6 +155,7 @@ class MergeNeurons(CappedMerging):
             activation=before.activation.title,
             cut=study.cut,
             range_only=range_only,
+            own_error=study.own_error(after),
         )
 
     def remark(self, study: LayerStudy, reduced: Reduced | None, range_only: bool) -> str | None:

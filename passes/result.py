@@ -67,6 +67,9 @@ class LayerChange:
     """Whether it is equal to the original, up to rounding, only for inputs in the range given."""
     frontier: tuple[FrontierPoint, ...] = ()
     """The errors of other counts, if they were asked for and are known."""
+    own_error: float | None = None
+    """The measured error against the same layer as it was behind the same smaller layers, without
+    what these bring in; None if that is not known."""
 
     @property
     def changed(self) -> bool:
@@ -101,6 +104,7 @@ class LayerChange:
             error=0.0,
             lower_bound=None,
             measured_error=0.0,
+            own_error=None,
         )
 
 

@@ -72,6 +72,12 @@ class UnitFacts:
         kept = np.flatnonzero(np.any(self.mix[~self.constant], axis=0))
         return kept if len(kept) else np.arange(1)
 
+    def kept_in_multiples(self, align: int) -> Indices:
+        """The same with as many of the others as it takes to a multiple, or to all."""
+        kept = self.kept
+        others = np.setdiff1d(np.arange(len(self.mix)), kept)
+        return np.sort(np.append(kept, others[: -len(kept) % align]))
+
 
 def unit_facts(graph: Graph, axis: Axis, bounds: NetworkBounds | None) -> UnitFacts:
     """What is known for all inputs, or for those in the box that `bounds` is about."""

@@ -156,7 +156,7 @@ def test_the_runner_needs_nothing_of_onnxfde() -> None:
 def loaded_by(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120
     )
     return set(done.stdout.split())
 

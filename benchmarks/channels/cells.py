@@ -17,7 +17,7 @@ DRAWS = (0, 1, 2)
 MACS = ("90% MACs", "75% MACs", "50% MACs")
 HALF = MACS[-1]
 EACH = ("75% of each", "50% of each")
-NO_LOSS = ("no loss", "no loss, inputs in 0:1")
+NO_LOSS = ("no loss", "no loss, inputs in 0:1", "no loss, inputs in 0:1, align 8")
 USUAL = ("refit, 500 images", "minimal, 500 images")
 ALIGNED = (
     "refit, 500 images, align 4",

@@ -39,11 +39,11 @@ def size_words(size: str) -> list[str]:
 
 def method_words(method: str) -> list[str]:
     """A method of onnxfde as options of the command line."""
-    if method.startswith("no loss"):
-        return ["--input-range", "0:1"] if "0:1" in method else []
     align = re.search(r"align (\d)", method)
-    quotient = method.partition(",")[0]
-    return ["--quotient", quotient, "--align", align[1] if align else "1"]
+    if method.startswith("no loss"):
+        words = ["--input-range", "0:1"] if "0:1" in method else []
+        return [*words, "--align", align[1]] if align else words
+    return ["--quotient", method.partition(",")[0], "--align", align[1] if align else "1"]
 
 
 def images_of(method: str) -> int:

@@ -23,8 +23,6 @@ from onnxfde.machines.engines.engine_process import Engine, Workload, timed_turn
 from onnxfde.machines.results import relative_difference
 from onnxfde.numbers import Array
 
-PROVEN = ("gly", "mlp")
-"""Networks that are proven; of the others only rows are counted."""
 SHORT_RUNS = {"vector": 20.0}
 """Seconds that variants take turns for, where a run takes less than a second; else twice each."""
 QUICK = "abalone"
@@ -47,9 +45,7 @@ class EngineCell:
 def all_cells(quick: bool) -> list[EngineCell]:
     """Every network in every engine, or one small network."""
     nets = (QUICK,) if quick else tuple(SUBJECTS)
-    batch, vector = ([EngineCell(net, mode) for net in nets] for mode in ("batch", "vector"))
-    proofs = [EngineCell(net, "proof" if net in PROVEN else "rows") for net in nets]
-    return [*vector, *batch, *proofs]
+    return [EngineCell(net, engine) for engine in ENGINES for net in nets]
 
 
 def measured(cell: EngineCell, subject: EncryptedSubject, folder: Path) -> Result:
@@ -94,22 +90,10 @@ def proven(subject: EncryptedSubject, files: dict[str, Path], folder: Path) -> d
     return in_turns(EzklEngine(folder), files, subject, subject.x[:1])
 
 
-def rows_only(subject: EncryptedSubject, files: dict[str, Path], folder: Path) -> dict[str, Result]:
-    """How many rows the circuits have."""
-    from onnxfde.machines.engines.ezkl_engine import EzklEngine
-
-    found = {}
-    for name, path in files.items():
-        run = EzklEngine(folder).circuit(path, subject.x[:1])
-        found[name] = {"figures": {f.name: f.value for f in run.sizes()}}
-    return found
-
-
 ENGINES: dict[str, Callable[..., dict[str, Result]]] = {
-    "batch": encrypted("batch"),
     "vector": encrypted("vector"),
+    "batch": encrypted("batch"),
     "proof": proven,
-    "rows": rows_only,
 }
 """How each engine measures."""
 

@@ -9,17 +9,18 @@ from typing import Any
 
 from benchmarks.common import table
 from benchmarks.common.found_cells import Found, Result
-from benchmarks.encrypted.measuring import PROVEN, EngineCell
+from benchmarks.encrypted.measuring import EngineCell
 from benchmarks.encrypted.subjects import SUBJECTS
 from benchmarks.encrypted.variants import ORIGINAL, QUARTER
 from onnxfde.command.bench_table import amount, seconds
 
 NOTE = """All variants of a network run in turns in one process, twice (in vector mode for 20
-seconds); a ratio is that of the medians. The machine had two cores and other work to do: read
-ratios, not times. Variants with as many neurons as one above them are not shown. Networks: `gly`
-7-120-7, `abalone` 10-120-1, `digits` 64-256-10 and `cryptonets dense` 400-128-10 (what is behind
-the convolution and the first squares of `cryptonets_square`) with x², `mlp` 64-64-32-10 on digits
-with x² + x. Variants are fitted to unlabelled training rows, and every row below is a test row.
+seconds); a ratio is that of the medians. Proofs had both cores of the machine to themselves,
+encrypted networks one of them. Variants with as many neurons as one above them are not shown.
+Networks: `gly` 7-120-7, `abalone` 10-120-1, `digits` 64-256-10 and `cryptonets dense` 400-128-10
+(what is behind the convolution and the first squares of `cryptonets_square`) with x², `mlp`
+64-64-32-10 on digits with x² + x. Variants are fitted to unlabelled training rows, and every row
+below is a test row.
 
 TenSEAL: SEAL's operations through TenSEAL's own binding, CKKS with 128-bit security. Times are from
 encrypted inputs to encrypted outputs. In batch mode all test rows are in the slots of one set of
@@ -29,12 +30,8 @@ multiplication by 0, so pruning saves these too, but neither the squares of neur
 relinearization and rescaling. In vector mode only diagonals that are 0 as a whole are skipped.
 ezkl skips nothing: a pruned circuit has as many rows as the original.
 
-How far to trust times: other programs had most of the machine. The original and the pruned circuit
-are equally large, yet their proving times differ by up to 1.5 ×, so ratios of proofs may be off by
-that much; tables of 2^14 and 2^12 rows differ by 4 ×. `digits` in batch mode was measured twice,
-because the two turns of the first run differed by 2 ×: 25 % of the neurons were 3.58 × faster then
-and ε 0.05 39.97 × (more than the operations explain); the tables show the second run. Vector mode
-was measured again with more turns; ratios near 1 there are within the noise.
+How far to trust times: the original and the pruned circuit are equally large, yet their proving
+times differ by up to a tenth, and so do those of vector mode where as much is computed.
 
 ezkl: the table of a circuit has a power of two of rows, and proving takes as long as that. "Halves
 at": the number of rows, or a little less, at which the next smaller table is enough. The base of
@@ -122,17 +119,16 @@ def vector_rows(found: Found) -> Iterator[list[str]]:
 
 def proof_rows(found: Found) -> Iterator[list[str]]:
     """Proofs, and circuits that were only counted."""
-    for net, name, model, original in (*models_in(found, "proof"), *models_in(found, "rows")):
-        figures, proven = model["figures"], "times" in model
+    for net, name, model, original in models_in(found, "proof"):
+        figures = model["figures"]
         logrows = int(figures["logrows"])
         steps = [seconds(figures.get(step)) for step in ("setup", "witness", "verification")]
         yield [
             net, name, f"{model['constraints']:,}", f"{figures['rows']:,}", str(logrows),
             str(int(figures["logrows by default"])), f"{2 ** (logrows - 1):,}",
-            seconds(median(model["times"])) if proven else "not run",
-            times_faster(model, original) if proven else "",
+            seconds(median(model["times"])), times_faster(model, original),
             *steps, amount(figures.get("proving key"), "B"),
-            f"{model['error']:.1e}" if proven else "",
+            f"{model['error']:.1e}",
         ]  # fmt: skip
 
 
@@ -157,7 +153,7 @@ def promise_rows(found: Found) -> Iterator[list[str]]:
             yield [f"{net}: same predictions as onnxruntime for 99.5 % of 500 test rows or more",
                    f"{least['same']:.2%} of {least['samples']:,}, the worst variant",
                    verdict(least["same"] >= 0.995 and least["samples"] >= 500)]  # fmt: skip
-    for net in PROVEN:
+    for net in SUBJECTS:
         models = (found.get(EngineCell(net, "proof")) or {"models": {}})["models"]
         for name, model in models.items():
             if name != ORIGINAL:

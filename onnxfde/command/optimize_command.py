@@ -168,8 +168,8 @@ class OptimizeArguments:
         int | None,
         typer.Option(
             metavar="8|4|1",
-            help="Leave a multiple of so many channels in each layer. [default: 8 where a layer "
-            "has at least 16]",
+            help="Leave a multiple of so many channels in each layer, also with --eps 0. [default: "
+            "8 where a layer has at least 16, 1 with --eps 0]",
         ),
     ] = None
     data: DataFile = None

@@ -25,19 +25,21 @@ from onnxfde.graph.polynomial_network import (
     with_map,
     with_polynomial,
 )
+from onnxfde.graph.pool_matrix import pool_matrix
 from onnxfde.graph.protos import NodeProto
 from onnxfde.graph.reference import evaluate
 from onnxfde.graph.tensors import FLOATS
 from onnxfde.numbers import Array, FloatArray
 
 DENSE = {"Gemm", "MatMul"}
-BY_UNIT_VECTORS = {"Conv", "ConvTranspose", "AveragePool", "GlobalAveragePool"}
+POOLS = {"AveragePool"}
+BY_UNIT_VECTORS = {"Conv", "ConvTranspose", "GlobalAveragePool"}
 """Linear operators whose matrix is found by running them."""
 LINES = {"Add", "Sub", "Mul", "Div", "Neg", "BatchNormalization"}
 """Operators that, with constants, are a factor and a term for each value."""
 COMBINED = {"Add", "Sub", "Sum", "Mul"}
 SAME_ORDER = {"Identity", "Dropout", "Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
-SUPPORTED = DENSE | BY_UNIT_VECTORS | LINES | COMBINED | SAME_ORDER | {"Pow"}
+SUPPORTED = DENSE | POOLS | BY_UNIT_VECTORS | LINES | COMBINED | SAME_ORDER | {"Pow"}
 MOST_WEIGHTS = 2**24
 """Weights of a map that are read at most: 128 MB in float64. Chosen; not tuned."""
 MOST_COMPONENTS = 2**20
@@ -120,7 +122,7 @@ class PolynomialReader:
 
     def result(self, node: NodeProto, known: list[PolynomialValue]) -> PolynomialValue:
         """What a node makes of the values that it reads."""
-        if op(node) in DENSE | BY_UNIT_VECTORS:
+        if op(node) in DENSE | POOLS | BY_UNIT_VECTORS:
             return self.mapped(node, known[0])
         if op(node) in SAME_ORDER:
             return PolynomialValue(self.maps, known[0].coefficients, self.new_shape(node, known[0]))
@@ -181,25 +183,33 @@ class PolynomialReader:
 
     def mapped(self, node: NodeProto, value: PolynomialValue) -> PolynomialValue:
         """An affine map: the values behind it are those of a new start."""
-        size = math.prod(value.shape)
         if op(node) in DENSE:
             weight, bias = self.dense(node, value)
             shape: tuple[int, ...] = (len(bias),)
+        elif op(node) in POOLS:
+            weight, shape = pool_matrix(node, value.shape, MOST_WEIGHTS)
+            bias = np.zeros(len(weight))
         else:
-            nothing = self.evaluated(node, np.zeros((1, *value.shape)))
-            if max(nothing.size, size) * size > MOST_WEIGHTS:
-                raise NoMatch(f"{op(node)} '{label(node)}' is too large as one matrix")
-            units = np.eye(size).reshape(size, *value.shape)
-            blocks = [units[at : at + UNITS_AT_ONCE] for at in range(0, size, UNITS_AT_ONCE)]
-            made = np.concatenate([self.evaluated(node, block) for block in blocks])
-            bias, shape = nothing.ravel(), nothing.shape[1:]
-            weight = (made.reshape(size, -1) - bias).T
+            weight, bias, shape = self.by_unit_vectors(node, value.shape)
         if not np.isfinite(weight).all() or not np.isfinite(bias).all():
             raise NoMatch(f"a weight of {op(node)} '{label(node)}' is NaN or infinite")
         steps, line = with_polynomial(self.steps, value.coefficients)
         self.steps = with_map(steps, line, weight, bias)
         self.maps += 1
         return self.fresh(shape)
+
+    def by_unit_vectors(
+        self, node: NodeProto, given: tuple[int, ...]
+    ) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
+        """Weights, bias and the shape of what comes out of a node that is run."""
+        size, nothing = math.prod(given), self.evaluated(node, np.zeros((1, *given)))
+        if max(nothing.size, size) * size > MOST_WEIGHTS:
+            raise NoMatch(f"{op(node)} '{label(node)}' is too large as one matrix")
+        units = np.eye(size).reshape(size, *given)
+        blocks = [units[at : at + UNITS_AT_ONCE] for at in range(0, size, UNITS_AT_ONCE)]
+        made = np.concatenate([self.evaluated(node, block) for block in blocks])
+        bias = nothing.ravel()
+        return (made.reshape(size, -1) - bias).T, bias, nothing.shape[1:]
 
     def dense(self, node: NodeProto, value: PolynomialValue) -> tuple[FloatArray, FloatArray]:
         """The weights of a Gemm or MatMul."""

@@ -46,8 +46,8 @@ def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Mar
     layer, path = report["layers"][number], f"layers.{number}"
     before, after = (field_of(report, f"{path}.neurons_{when}") for when in ("before", "after"))
     change = field_of(report, f"{path}.measured_error", percent)
-    parts = [before, " → ", after, f" {units_word(layer)}. The layer's output changes by ", change]
-    parts.append(" of what it varies.")
+    parts = [before, " → ", after, f" {units_word(layer)}. What the layer passes on changes by "]
+    parts += [change, " of how much it varies."]
     lossless = layer["neurons_lossless"]
     if lossless is not None and lossless < layer["neurons_before"]:
         exact = field_of(report, f"{path}.neurons_lossless")
@@ -75,29 +75,37 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
         points.append((before, 0.0))
     error = layer["error"] or 0.0
     top = min(max(top_of(y for _, y in points), top_of([error])), TALLEST)
-    axes = Axes((0.0, before), (0.0, top), f"{units} left", "change of the layer's output")
+    axes = Axes((0.0, before), (0.0, top), f"{units} left", "change of what the layer passes on")
     chosen = f"{whole_number(after)} {units}, {percent(error)}"
     lines = [PlotLine(points)]
     lines += [PlotLine(bounds, "bound", dots=False)] if len(bounds) > 1 else []
     told = f"From {before} {units} at no change to {after} at {percent(error)}, which was chosen"
     title = f"{layer['name']}: what fewer {units} cost"
     plot = Plot(title, told, axes, lines, (after, error), chosen)
-    bound = fill_in(REPORT_PAGE, "bound_caption") if len(bounds) > 1 else Markup("")
-    seen, said = layer["measured_error"], f"What was chosen: {chosen}."
-    if seen is not None and seen != error:
-        said = (
-            f"What was chosen: {chosen} by estimate (a search may find better neurons than the "
-            f"quick method of the line), {percent(seen)} when it was measured."
-        )
+    bound = fill_in(REPORT_PAGE, "bound_caption", units=units) if len(bounds) > 1 else Markup("")
+    counts, errors = zip(*points, strict=True)
+    said = chosen_words(layer, units, float(np.interp(after, counts, errors)))
     caption = fill_in(REPORT_PAGE, "frontier_caption", units=units, chosen=said, bound=bound)
     yield fill_in(REPORT_PAGE, "figure", picture=plot.drawn(), caption=caption)
+
+
+def chosen_words(layer: Mapping[str, Any], units: str, quick: float) -> str:
+    """What is said of the point that was chosen; `quick` is the estimate of the line there."""
+    seen, error = layer["measured_error"], layer["error"] or 0.0
+    said = f"What was chosen: {whole_number(layer['neurons_after'])} {units}"
+    if seen is None or seen == error:
+        return f"{said}, {percent(error)}."
+    said += f", {percent(error)} by the same kind of estimate, {percent(seen)} when measured."
+    if error < quick:
+        said += f" It lies below the line: a longer search found better {units}."
+    return said
 
 
 def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Markup]:
     """Which neurons went where, if that is known."""
     if found is None or not len(found.groups):
         return
-    shown = f"The largest group shown has {found.largest_group}."
+    shown = f"The largest group shown has {found.largest_group} rows."
     rows, columns = found.weights.shape
     if rows < found.neurons:
         shown += (
@@ -134,7 +142,7 @@ def heat_map(layer: Mapping[str, Any], found: NeuronMap) -> Markup:
             )
             place |= {"x": str(x), "width": f"{width:.1f}"}
             parts.append(fill_in("plots.html", "similarity", kind=line.kind, **place))
-    words = {"left": "incoming weights", "right": "in step"}
+    words = {"left": "weights of inputs", "right": "how alike"}
     parts.append(fill_in("plots.html", "heat_titles", y=f"{height + 14:.1f}", **words))
     mean = float(np.mean(found.similarity))
     told = (

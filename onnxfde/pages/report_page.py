@@ -17,6 +17,7 @@ from onnxfde.pages.layer_cards import layer_cards
 from onnxfde.pages.markup import Markup, fill_in, joined_markup, whole_page
 from onnxfde.pages.neuron_maps import NeuronMap, neuron_maps
 from onnxfde.pages.plots import Axes, histogram, top_of
+from onnxfde.pages.spending_section import spending_section
 from onnxfde.pages.words import (
     REPORT_PAGE,
     UNKNOWN_NUMBER,
@@ -24,6 +25,7 @@ from onnxfde.pages.words import (
     came_out,
     field_of,
     left_percent,
+    one_decimal,
     percent,
     rows_word,
     score_format,
@@ -34,17 +36,31 @@ from onnxfde.pages.words import (
 )
 from onnxfde.report import Report, finite, strict_json
 
+DATA_BOX = "range of the data"
+DATA_BOX_WORDS = "range of the data (between the smallest and the largest value of each number)"
 SETTING_WORDS = {
     "verdict_rows": "inputs kept aside for the check",
     "input_range": "range of the inputs",
     "max_params": "limit on parameters",
     "max_macs": "limit on multiply-adds",
     "max_bytes": "limit on bytes",
-    "max_error": "limit on the change",
+    "max_error": "limit on the change of the outputs",
+    "max_drop": "limit on points of accuracy lost (or percent of squared error)",
+    "max_latency": "limit on the time of one run",
+    "max_certified_error": "limit on the change for all inputs",
+    "neurons": "limit on neurons of a layer",
+    "keep": "share of the neurons of a layer that may stay",
+    "int8": "stored in 8 bits",
+    "skip": "layers that were to be left alone",
+    "layers": "layers that were to be changed",
+    "align": "channels in multiples of",
+    "seed": "seed of random numbers",
     "eps": "allowed change of a layer (ε)",
     "quotient": "how layers get fewer neurons",
 }
 """What settings are called, where their names alone do not say it."""
+SHARE_SETTINGS = ("eps", "keep", "max_error", "max_params", "max_macs", "max_bytes")
+"""Settings that are shares, unless they are whole numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +103,7 @@ class ReportPage:
             sizes=size_rows(report),
             remarks=remark_lines(report),
             network=joined_markup(self.network(report)),
+            spending=spending_section(report),
             layers=layer_cards(report, self.maps),
             histogram=changes_section(report),
             certificate=certificate_section(report),
@@ -130,7 +147,7 @@ def size_of_dims(dims: tuple[Any, ...]) -> int:
 def stage_text(layer: Mapping[str, Any]) -> str:
     """How wide a layer was and is."""
     before, after, units = layer["neurons_before"], layer["neurons_after"], units_word(layer)
-    acts = f", {layer['activation']}" if layer["activation"] else ""
+    acts = f", activation {layer['activation']}" if layer["activation"] else ""
     if before == after:
         return f"{whole_number(before)} {units}, unchanged{acts}"
     return f"{whole_number(before)} → {whole_number(after)} {units}{acts}"
@@ -148,14 +165,14 @@ def tile_list(report: Mapping[str, Any]) -> Markup:
     """The figures that matter most."""
     found = report["verification"] or {}
     shown = [
-        (field_of(report, "grp_percent", lambda v: f"{v:.1f} %"), "of the parameters are left"),
+        (field_of(report, "grp_percent", one_decimal), "of the parameters are left"),
         (left_percent(report["bytes"]), "of the file's bytes are left"),
     ]
     if report["multiply_adds"]:
         shown.append((left_percent(report["multiply_adds"]), "of the work of one run is left"))
     if found.get("relative_l2") is not None:
         change = field_of(report, "verification.relative_l2", percent)
-        shown.append((change, "change of the outputs, of what they vary"))
+        shown.append((change, "change of the outputs (counted as said below)"))
     if found.get("metric_after") is not None:
         after = field_of(report, "verification.metric_after", score_format(found))
         before = score_format(found)(found["metric_before"])
@@ -166,9 +183,9 @@ def tile_list(report: Mapping[str, Any]) -> Markup:
 
 def size_rows(report: Mapping[str, Any]) -> Markup:
     """The rows of the table of sizes."""
-    names = {"parameters": "parameters", "bytes": "bytes of the file"}
+    names = {"parameters": "parameters (weights and offsets)", "bytes": "bytes of the file"}
     if report["multiply_adds"]:
-        names["multiply_adds"] = "multiply-adds of one run"
+        names["multiply_adds"] = "work of one run (multiplications, each with an addition)"
     rows = [
         fill_in(
             REPORT_PAGE,
@@ -214,22 +231,31 @@ def changes_section(report: Mapping[str, Any]) -> Markup:
     axes = Axes(
         (0.0, edges[-1]),
         (0.0, top_of(counts)),
-        "change of an input's outputs",
-        "inputs",
+        "change of the outputs for one input",
+        "number of inputs",
         percent_x=True,
         percent_y=False,
     )
-    most = max(range(len(counts)), key=counts.__getitem__)
-    told = (
-        f"Most often between {percent(edges[most])} and {percent(edges[most + 1])}; "
-        f"at most {percent(edges[-1])}"
-    )
-    text = (
-        f"Both models ran on {whole_number(found['samples'])} {rows_word(found)}. A bar counts "
-        f"those whose outputs change by so much of what outputs vary. {told}."
-    )
+    told = f"The median is {percent(bars['median'])}, the largest change {percent(edges[-1])}"
     picture = histogram("How much the outputs for single inputs change", told, axes, edges, counts)
+    text = joined_markup(changes_words(report))
     return fill_in(REPORT_PAGE, "histogram", text=text, picture=picture)
+
+
+def changes_words(report: Mapping[str, Any]) -> Iterator[Markup | str]:
+    """What the histogram shows, in sentences."""
+    found, path = report["verification"], "verification.row_changes"
+    largest = f"{path}.edges.{len(found['row_changes']['edges']) - 1}"
+    yield "Both models ran on "
+    yield field_of(report, "verification.samples")
+    yield f" {rows_word(found)}. The height of a bar is the number of inputs whose outputs changed "
+    yield "that much. Half of them changed by at most "
+    yield field_of(report, f"{path}.median", percent)
+    yield " (the median); the largest change is "
+    yield field_of(report, largest, percent)
+    yield ". All inputs taken together (as a root mean square) it is the "
+    yield field_of(report, "verification.relative_l2", percent)
+    yield " at the top of the page; single ones may lie above that, and above a limit on it."
 
 
 def certificate_section(report: Mapping[str, Any]) -> Markup:
@@ -254,12 +280,16 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
                 spread=field_of(report, f"{path}.spread", small),
             )
         )
-    caption = f"For every input in this range: {found['box']}. Not only for those that were tried."
+    box = {DATA_BOX: DATA_BOX_WORDS}.get(found["box"], found["box"])
+    caption = (
+        f"For every input in the {box}, not only for those that were tried. In the unit of the "
+        "output."
+    )
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
     loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
-    text = "For no input in the range below do the two models differ by more than this."
+    text = "For no input in the range below do the two models differ by more than is proven here."
     if loose:
-        text += " The bound is larger than what an output varies by, so it is of little use here."
+        text += " That is more than an output varies by itself: it is true, but of little use here."
     return fill_in(REPORT_PAGE, "certificate", text=text, table=table)
 
 
@@ -293,9 +323,22 @@ def facts(report: Mapping[str, Any]) -> Iterator[Markup]:
     for name, value in settings.items():
         if name not in known and value not in (None, [], (), {}) and not is_default(name, value):
             words = SETTING_WORDS.get(name, name.replace("_", " "))
-            yield fill_in(REPORT_PAGE, "fact", name=words, value=value)
+            yield fill_in(REPORT_PAGE, "fact", name=words, value=setting_text(name, value))
     seconds = sum(report["seconds"].values())
     yield fill_in(REPORT_PAGE, "fact", name="seconds it took", value=f"{seconds:.1f}")
+
+
+def setting_text(name: str, value: Any) -> str:
+    """A setting as it is shown.
+
+    >>> setting_text("max_params", 900), setting_text("input_range", [-1.0, 1.0])
+    ('900', '-1 to 1')
+    """
+    if name in SHARE_SETTINGS and isinstance(value, float):
+        return percent(value)
+    if name == "input_range":
+        return " to ".join(f"{limit:g}" for limit in value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def is_default(name: str, value: Any) -> bool:

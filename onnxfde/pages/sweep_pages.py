@@ -153,6 +153,7 @@ def model_page(done: ModelSweep, command: str) -> str:
         command=command,
         unit=SIZE_WORDS[done.kind],
         rows_told=rows_told(done),
+        metric="accuracy" if done.metric in (None, "accuracy") else "mean squared error",
     )
     return whole_page(f"{done.name} – onnxfde sweep", body, "sort.js")
 
@@ -197,8 +198,8 @@ def lead(done: ModelSweep) -> Iterator[str]:
         )
     if row := done.with_small_change:
         yield (
-            f"The smallest whose outputs change by at most {percent(SMALL_CHANGE)} of what they "
-            f"vary has {percent(done.left(row) or 0)} of the {size}: they change by "
+            f"The smallest whose outputs change by at most {percent(SMALL_CHANGE)} of how much "
+            f"they vary has {percent(done.left(row) or 0)} of the {size}: they change by "
             f"{percent(row.relative_l2 or 0)}."
         )
 
@@ -237,7 +238,7 @@ def file_link(row: SweepRow) -> Markup | str:
     if row.file is None:
         return ""
     name = row.file.rpartition("/")[2]
-    return fill_in(SWEEP, "link", address=address_of(name), text=".onnx")
+    return fill_in(SWEEP, "file_link", address=address_of(name), size=row.size)
 
 
 def address_of(name: str) -> str:
@@ -276,9 +277,9 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
     failed = sum(not one.made for one in models)
     points = sum(len(one.made) for one in models)
     count = "One model" if len(models) == 1 else f"{len(models)} models"
-    text = f"{count} at {points} sizes in all."
+    text = f"{count}, of which {points} smaller ones were made."
     if failed:
-        text += f" Without any result: {failed}; the table says why."
+        text += f" Nothing could be made of {failed}; the table says why."
     body = fill_in(
         SWEEP,
         "index",
@@ -303,9 +304,7 @@ def index_row(done: ModelSweep) -> Markup:
         "index_row",
         name=name,
         why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
-        curve=sparkline(f"{done.name}: change of the outputs against size", curve.points)
-        if curve
-        else UNKNOWN_NUMBER,
+        curve=sparkline(curve_words(done, curve), curve.points) if curve else UNKNOWN_NUMBER,
         parameters=cell(first.parameters if first else None, whole_number),
         small_change=cell(done.left(change) if change else None, percent),
         small_loss=cell(done.left(loss) if loss else None, percent),
@@ -313,6 +312,13 @@ def index_row(done: ModelSweep) -> Markup:
         sizes=cell(len(done.made), whole_number),
         failed=cell(len(done.failed), whole_number),
     )
+
+
+def curve_words(done: ModelSweep, curve: SweepCurve) -> str:
+    """A small curve for those who do not see it."""
+    share, change = curve.points[0]
+    size = f"{percent(share)} of the {SIZE_WORDS[done.kind]}"
+    return f"{done.name}: with {size} the outputs change by {percent(change)}"
 
 
 def standalone_curve(done: ModelSweep) -> str:

@@ -42,6 +42,11 @@ def percent(value: float) -> str:
     return f"{text}\N{NO-BREAK SPACE}%"
 
 
+def one_decimal(value: float) -> str:
+    """Percent with one decimal."""
+    return f"{value:.1f}\N{NO-BREAK SPACE}%"
+
+
 def field_of(
     report: Mapping[str, Any], path: str, shown: Callable[[float], str] = whole_number
 ) -> Markup | str:
@@ -66,7 +71,8 @@ def asked(report: Mapping[str, Any]) -> str:
             return f"at most {share} {of}, and the smallest change that this allows"
     if settings.get("max_error") is not None:
         limit = percent(settings["max_error"])
-        return f"the smallest model whose outputs change by at most {limit} of what they vary"
+        vary = "of how much they vary from input to input"
+        return f"the smallest model whose outputs change by at most {limit} {vary}"
     if settings.get("max_drop") is not None:
         return f"the smallest model that is at most {settings['max_drop']:g} points worse"
     if settings.get("max_latency") is not None:
@@ -91,7 +97,7 @@ def eps_words(eps: float | None, semantics: str | None) -> str:
     if eps == 0:
         return "with outputs that stay the same up to rounding"
     allowed = percent(DEFAULT_EPS if eps is None else eps)
-    return f"while the output of each layer may change by about {allowed} of what it varies"
+    return f"while the output of each layer may change by about {allowed} of how much it varies"
 
 
 def units_word(layer: Mapping[str, Any]) -> str:
@@ -104,7 +110,7 @@ def came_out(report: Mapping[str, Any]) -> str:
     if report["unchanged"]:
         return f"Nothing changed: {report['unchanged']}."
     changed = sum(one["neurons_after"] != one["neurons_before"] for one in report["layers"])
-    left = f"{report['grp_percent']:.1f} % of the parameters are left"
+    left = f"{one_decimal(report['grp_percent'])} of the parameters are left"
     how = f"{changed} of {len(report['layers'])} layers became narrower and {left}"
     if report["int8"]:
         how += ", stored in 8 bits"
@@ -121,7 +127,7 @@ def measured(report: Mapping[str, Any]) -> str:
     if found["relative_l2"] is None:
         text = f"the largest change of an output is {small(found['max_abs_error'] or 0.0)}"
     else:
-        text = f"the outputs change by {percent(found['relative_l2'])} of what they vary"
+        text = f"the outputs change by {percent(found['relative_l2'])}"
     score = score_words(found)
     return f"On {rows}, {text}{', and ' + score if score else ''}."
 
@@ -156,4 +162,4 @@ def left_percent(change: Mapping[str, Any] | None) -> str:
     """What is left of a number, in percent."""
     if change is None or not change["before"]:
         return UNKNOWN_NUMBER
-    return f"{100 * change['after'] / change['before']:.1f} %"
+    return one_decimal(100 * change["after"] / change["before"])

@@ -34,7 +34,10 @@ class Histogram:
     """How many values lie between each edge and the next."""
 
     edges: tuple[float, ...]
+    """From 0 to the largest value."""
     counts: tuple[int, ...]
+    median: float
+    """Half of the values are at most this."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def row_changes(change: FloatArray, spread: float) -> Histogram | None:
         return None
     found = np.linalg.norm(change, axis=1) * (np.sqrt(len(change)) / spread)
     counts, edges = np.histogram(found, HISTOGRAM_BINS, (0.0, max(float(found.max()), 1e-300)))
-    return Histogram(tuple(map(float, edges)), tuple(map(int, counts)))
+    middle = float(np.median(found))
+    return Histogram(tuple(map(float, edges)), tuple(map(int, counts)), middle)
 
 
 def differing_share(before: list[Array], after: list[Array]) -> float | None:

@@ -22,20 +22,25 @@ SECONDS_EACH = 0.3
 def timed_rows(
     rows: Sequence[SweepRow], model: Path, results: ResultsFolder, limits: Range
 ) -> list[SweepRow]:
-    """The rows of one model, the original first, with their times; unknown where it cannot run."""
+    """The rows of one model, the original first, with their times; unknown where it cannot run.
+
+    Times are remembered if all could be measured; else the next sweep tries again.
+    """
     made = [row for row in rows if row.file is not None]
     if len(made) == 0 or rows[0].file is not None:
         return list(rows)
     text = " ".join([__version__, str(limits), *(str(row.sha256) for row in rows)])
     key = hashlib.sha256(f"latency {text}".encode()).hexdigest()
-    record = results.known.get(key)
-    if record is None:
+    times = results.known.get(key, {}).get("times", [])
+    if not times or not all(times):
         files = [model, *(results.path / str(row.file) for row in made)]
-        record = {"key": key, "row": {}, "times": times_of(files, limits)}
+        times = times_of(files, limits)
+        record = {"key": key, "row": {}, "times": times}
         results.remember(record)
-        results.append(record)
+        if all(times):
+            results.append(record)
     names = [rows[0].size, *(row.size for row in made)]
-    known = dict(zip(names, record["times"], strict=True))
+    known = dict(zip(names, times, strict=True))
     return [replace(row, **known.get(row.size, {})) for row in rows]
 
 

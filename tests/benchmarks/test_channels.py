@@ -117,6 +117,8 @@ def test_sizes_and_methods_become_options_of_the_command() -> None:
     aligned = method_words("minimal, 500 images, align 8")
     assert aligned == ["--quotient", "minimal", "--align", "8"]
     assert method_words("no loss, inputs in 0:1") == ["--input-range", "0:1"]
+    wanted = ["--input-range", "0:1", "--align", "8"]
+    assert method_words("no loss, inputs in 0:1, align 8") == wanted
     assert [images_of(m) for m in ("refit, 1,000 images", "onnxsim")] == [1000, 0]
 
 

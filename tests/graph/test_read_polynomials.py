@@ -35,6 +35,37 @@ def test_polynomials_of_degree_2_cost_one_square(name: str) -> None:
     assert depth_of(network) == 3
 
 
+POOLS = (
+    "kernel_shape = [2, 2], strides = [2, 2]",
+    "kernel_shape = [3, 2], pads = [1, 0, 2, 1]",
+    "kernel_shape = [3, 2], pads = [1, 1, 1, 0], count_include_pad = 1, strides = [1, 2]",
+    'kernel_shape = [3, 3], auto_pad = "SAME_UPPER", strides = [2, 2]',
+    "kernel_shape = [2, 3], dilations = [2, 2], pads = [0, 1, 1, 1]",
+)
+
+
+@pytest.mark.parametrize("options", POOLS)
+def test_an_average_pool_is_a_matrix(options: str) -> None:
+    body = f"p = AveragePool <{options}> (x) y = Mul(p, p)"
+    model = build(body, inputs="float[N,2,7,6] x", outputs="float[N,2,A,B] y", opset=19)
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 2, 7, 6)).astype(np.float32)
+    (wanted,) = outputs_of(model, x)
+    network = read_polynomials(Graph(model))
+    found = network.values(x.reshape(len(x), -1).astype(float))[-1]
+    np.testing.assert_allclose(found, wanted.reshape(len(x), -1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("kernel_shape = [3, 3], ceil_mode = 1", "cut off"), ("kernel_shape = [2, 2]", "too large")],
+)
+def test_large_pools_and_cut_windows_are_refused(options: str, reason: str) -> None:
+    body = f"y = AveragePool <{options}> (x)"
+    model = build(body, inputs="float[N,4,96,96] x", outputs="float[N,4,A,B] y")
+    with pytest.raises(NotPolynomial, match=reason):
+        read_polynomials(Graph(model))
+
+
 def test_a_far_centre_is_not_completed() -> None:
     model = layers("q = Mul(h, h) r = Mul(q, tiny) s = Add(r, h)")
     model.graph.initializer.append(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from onnxfde.machines.targets.process import end_process
 from tests.machines.processes import runners, wait_until
 
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -70,7 +71,7 @@ def serving(folder: Path) -> Iterator[Server]:
         pytest.skip(reason)
     for name in ("host", "key", "stranger"):
         keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-        subprocess.run(keygen, check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(keygen, check=True, stdin=subprocess.DEVNULL, timeout=60)
     (folder / "authorized").write_bytes((folder / "key.pub").read_bytes())
     temporary, port = folder / "temporary", free_port()
     temporary.mkdir()
@@ -96,8 +97,7 @@ def serving(folder: Path) -> Iterator[Server]:
         wait_for(port, server, folder / "log")
         yield Server(port, f"ssh -F {folder}/ssh_config", temporary)
     finally:
-        server.terminate()
-        server.wait(10)
+        end_process(server)
         log.close()
 
 

@@ -153,7 +153,7 @@ def test_a_crash_costs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     killer.start()
     target = "arm64:cortex-a53"
     (place,) = bench([tmp_path / "a.onnx"] * 2, targets=[target], seconds=0).targets
-    killer.join()
+    killer.join(60)
     assert len(crashed) == 1
     assert place.lines[0].error == "signal 9"
     (run,) = place.lines[1].latencies

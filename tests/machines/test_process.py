@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -40,6 +41,14 @@ def test_no_process_outlives_a_killed_bench(model: Path, tmp_path: Path, how: in
 def test_a_process_that_hangs_is_ended() -> None:
     done = attended([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.5)
     assert done.reason == "it took longer than 0.5 s; raise --timeout or lower --seconds"
+
+
+def test_what_a_process_started_itself_is_not_waited_for() -> None:
+    """It holds on to the standard output that it was given."""
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid)"
+    done = attended([sys.executable, "-c", code], timeout=30)
+    os.kill(int(done.out), signal.SIGKILL)
+    assert (done.code, done.expired) == (0, None)
 
 
 def test_an_interruption_while_the_deadline_starts_leaves_no_timer(

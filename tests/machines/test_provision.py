@@ -225,11 +225,14 @@ def stuck(cache: Path, tools: Path, tmp_path: Path) -> Iterator[subprocess.Popen
     )
     root = Path(sysroot.__file__).parents[3]
     with subprocess.Popen([PYTHON, "-c", code], cwd=root, stderr=subprocess.DEVNULL) as process:
-        assert wait_until(lambda: started.exists() and len(started.read_text().split()) == 2)
-        yield process
-        for pid in map(int, started.read_text().split()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        try:
+            assert wait_until(lambda: started.exists() and len(started.read_text().split()) == 2)
+            yield process
+        finally:
+            process.kill()
+            for pid in map(int, started.read_text().split() if started.exists() else ()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -247,7 +250,7 @@ def test_what_a_killed_set_up_left_is_removed_by_the_next(
     stuck: subprocess.Popen[bytes], cache: Path, tools: Path, tmp_path: Path
 ) -> None:
     stuck.kill()
-    stuck.wait()
+    stuck.wait(30)
     assert len(os.listdir(cache)) == 1
     replace(tools / "apt-get", TOOLS["apt-get"])
 

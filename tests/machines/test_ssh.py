@@ -47,7 +47,8 @@ def model(tmp_path: Path) -> Path:
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Python without any package."""
     folder = tmp_path_factory.mktemp("bare")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(command, check=True, timeout=120)
     return str(folder / "bin" / "python3")
 
 

@@ -61,7 +61,7 @@ def test_the_counter_compiles_and_knows_the_marker(tmp_path: Path) -> None:
         pytest.skip("there is no gcc")
     library = tmp_path / "counter.so"
     command = ["gcc", *provision.CFLAGS, "-Wextra", "-o", str(library), str(sysroot.COUNTER)]
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, timeout=120)
     assert library.stat().st_size
 
 
@@ -185,7 +185,7 @@ def test_every_processor_runs_onnxruntime_and_sees_only_what_it_should(
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the current folder')")
     for name, cpu in CPUS.items():
         arguments, env = real.command(name, ["-c", SHOW])
-        done = subprocess.run(arguments, env=env, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(arguments, env=env, stdout=subprocess.PIPE, check=True, timeout=300)
         facts, flags, environment, path = json.loads(done.stdout)
         assert facts == ["aarch64", 1, sysroot.runtime_version()]
         assert flags == sum(1 << HWCAPS[feature] for feature in cpu.features.split())

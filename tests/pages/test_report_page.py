@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 from html import unescape
 from pathlib import Path
@@ -14,7 +15,9 @@ import onnx
 import pytest
 
 from onnxfde.demo import demo_data, demo_model
-from onnxfde.pages.words import asked
+from onnxfde.pages.markup import template_text
+from onnxfde.pages.spending_section import spending_section
+from onnxfde.pages.words import asked, percent
 from tests.command.running import run
 from tests.models import mlp, twins
 from tests.pages.browser import Elements, needs_browser, opened, value_at, width_in
@@ -58,6 +61,9 @@ def test_every_number_is_that_of_the_json_report(made: Path, page: Elements) -> 
         assert shown == value_at(report, path), path
     wanted = {"parameters.before", "parameters.after", "bytes.after", "verification.relative_l2"}
     wanted |= {"layers.0.neurons_after", "layers.1.measured_error", "verification.metric_after"}
+    wanted |= {"goal.limit", "goal.reached", "goal.tries", "goal.spent.0.before"}
+    wanted |= {"goal.spent.0.after", "goal.spent.1.error_share", "goal.spent.1.saving_share"}
+    wanted |= {"verification.row_changes.median", "verification.row_changes.edges.24"}
     assert wanted <= page.numbers.keys()
     assert json.loads(page.text_of("report-json")) == report
 
@@ -67,6 +73,9 @@ def test_the_report_holds_what_the_page_draws(made: Path) -> None:
     bars = report["verification"]["row_changes"]
     assert sum(bars["counts"]) == report["verification"]["samples"]
     assert len(bars["edges"]) == len(bars["counts"]) + 1
+    half = sum(bars["counts"]) / 2
+    below = [np.searchsorted(bars["edges"], bars["median"], side) for side in ("left", "right")]
+    assert sum(bars["counts"][: below[0] - 1]) <= half <= sum(bars["counts"][: below[1]])
     for layer in report["layers"]:
         counts = [point["neurons"] for point in layer["frontier"]]
         errors = [point["error"] for point in layer["frontier"]]
@@ -85,6 +94,82 @@ def test_it_can_be_read_without_seeing_it(page: Elements) -> None:
     assert levels.count(1) == 1
     assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
     assert page.named("html")[0]["lang"] == "en"
+
+
+def test_the_histogram_is_told_by_its_median_and_its_largest_change(
+    made: Path, page: Elements
+) -> None:
+    bars = json.loads((made / "r.json").read_text())["verification"]["row_changes"]
+    told = f"median is {percent(bars['median'])}, the largest change {percent(bars['edges'][-1])}"
+    assert [found for found in page.named("svg") if told in (found["aria-label"] or "")]
+
+
+def spent_on(kind: str, **fields: Any) -> dict[str, Any]:
+    """A report of a run with a target, as far as the section about it goes."""
+    layer = {"name": "<one>", "before": 8, "after": 5, "error_share": 0.75, "saving_share": 0.25}
+    goal = {"kind": kind, "limit": 0.05, "reached": 0.04, "as_share": False, "tries": 2}
+    goal |= {"chosen_by": 0.03, "spent": [layer], **fields}
+    layers = [{"name": "<one>", "neurons_before": 8}]
+    return {"goal": goal, "layers": layers, "verification": {"metric": "accuracy"}}
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (spent_on("error"), "at most 5 % change of the outputs. Reached: 4 %"),
+        (spent_on("error"), "2 networks were made and measured, and the best that keeps the"),
+        (spent_on("error"), "share of the parameters that are saved"),
+        (spent_on("error"), "<one> 8 5 75 % 25 %"),
+        (spent_on("error", tries=1), "1 network was made and measured."),
+        (spent_on("error", spent=[], tries=0), "No layer can be made smaller beyond"),
+        (spent_on("drop", limit=1.5), "at most 1.5 points of accuracy lost"),
+        (spent_on("macs", limit=900, reached=None, chosen_by=880), "900 multiply-adds. Reached"),
+        (spent_on("params", spent=[], tries=0), "It was enough to remove what the network can do"),
+        (spent_on("latency", limit=2.5), "at most 2.5 ms for one run"),
+        (spent_on("latency", as_share=True), "at most 5 % of the original's time"),
+        (spent_on("latency"), "share of the multiply-adds that are saved"),
+    ],
+)  # fmt: skip
+def test_a_target_says_how_it_was_met(report: dict[str, Any], words: str) -> None:
+    assert words in plain_text(spending_section(report))
+
+
+def plain_text(page: str) -> str:
+    """What a page says, without its elements."""
+    return " ".join("".join(Elements(page.replace("</", " </")).texts.values()).split())
+
+
+def test_a_layer_that_lost_neurons_before_says_so() -> None:
+    report = spent_on("error")
+    assert "whose absence changes nothing" not in spending_section(report)
+    report["layers"][0]["neurons_before"] = 10
+    assert "whose absence changes nothing" in spending_section(report)
+
+
+def test_a_run_without_a_target_says_nothing_about_one(hostile: Path) -> None:
+    assert 'id="spending"' not in hostile.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize(
+    ("ink", "ratio"),
+    [("ink", 7), ("soft", 4.5), ("after", 4.5), ("accent", 4.5), ("bound", 3)],
+)
+def test_colours_can_be_told_from_what_is_behind_them(mode: int, ink: str, ratio: float) -> None:
+    """The ratios are those of WCAG 2.2 for text (4.5, better 7) and for lines (3)."""
+    text = template_text("style.css")
+    blocks = [dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in text.split(":root {")[1:]]
+    colours = blocks[mode]
+    for ground in ("page", "card"):
+        light, dark = sorted((brightness(colours[ink]), brightness(colours[ground])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= ratio, (ink, ground)
+
+
+def brightness(colour: str) -> float:
+    """The relative luminance of a colour, as WCAG defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
 
 def test_it_loads_nothing(page: Elements) -> None:

@@ -15,9 +15,10 @@ from onnxfde.errors import DataError, GoalMissed, OptionError, UsageError
 from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.passes.goal_merging import AIM, Attempt, GoalMerging, next_budget, next_share
+from onnxfde.passes.goal_merging import GoalMerging, next_share
+from onnxfde.passes.loss_search import AIM
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.passes.result import Context, PassResult
+from onnxfde.passes.result import Context
 from onnxfde.report import Report
 from onnxfde.running import paired_losses
 from onnxfde.running.input_source import InputSource
@@ -223,14 +224,6 @@ def test_shares_of_the_work_are_sought_where_times_have_a_fixed_part() -> None:
     assert next_share(timed, 0.75) == pytest.approx((AIM * 0.75 - 0.5) / 0.5, abs=1e-9)
     assert next_share([(1.0, 1.0)], 0.6) == pytest.approx(AIM * 0.6, abs=1e-9)
     assert next_share(timed, 0.1) == pytest.approx(0.8 / 3, abs=1e-9)
-
-
-def test_budgets_fall_faster_where_the_loss_hardly_does() -> None:
-    nothing = PassResult(Graph(chain()))
-    budgets_and_losses = ((0.1, 2.0), (0.05, 1.9))
-    stuck = [Attempt(np.zeros(0, np.intp), nothing, b, worst=w) for b, w in budgets_and_losses]
-    assert next_budget(stuck[:1], 1.0) == pytest.approx(0.1 * AIM / 2, abs=1e-9)
-    assert next_budget(stuck, 1.0) < 0.4 * 0.05
 
 
 def timed_by_work(

@@ -123,12 +123,14 @@ def made_model(nodes: list[NodeProto], weights: list[TensorProto], outputs: int)
     return model
 
 
-def without_idle_channels(graph: Graph, limits: tuple[float, float] | None) -> tuple[Graph, int]:
+def without_idle_channels(
+    graph: Graph, limits: tuple[float, float] | None, align: int = 1
+) -> tuple[Graph, int]:
     """The graph after removal, and how many channels are left."""
     work = graph.copied()
     (axis,), _ = find_axes(work)
     bounds = None if limits is None else NetworkBounds(graph, {"x": limits})
-    left = remove_units(work, read_again(work, axis), unit_facts(work, axis, bounds))
+    left = remove_units(work, read_again(work, axis), unit_facts(work, axis, bounds), align)
     onnx.checker.check_model(work.model, full_check=True)
     return work, left.units
 
@@ -192,6 +194,11 @@ def test_removing_idle_channels_changes_no_output(
     smaller, units = without_idle_channels(graph, limits)
     assert units < UNITS, "a channel that is there twice goes whatever is between"
     assert largest_change(graph, smaller, limits or (-3.0, 3.0)) <= 2e-6
+    for align in (2, 4, UNITS):
+        smaller, more = without_idle_channels(graph, limits, align)
+        assert units <= more < units + align
+        assert more % align == 0 or more == UNITS
+        assert largest_change(graph, smaller, limits or (-3.0, 3.0)) <= 2e-6
 
 
 def test_constant_goes_into_the_bias_only_without_padding() -> None:

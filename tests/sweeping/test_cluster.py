@@ -16,7 +16,7 @@ from onnxfde.sweeping.cluster import ClusterPool
 from onnxfde.sweeping.points import PointOutcome, PointTask
 from tests.command.running import run
 from tests.sweeping.ladders import Here, ladder_for, saved_models, swept_into
-from tests.sweeping.test_sweep import without_times
+from tests.sweeping.test_sweep import rows_in, without_times
 
 distributed = pytest.importorskip(
     "distributed", reason="dask.distributed is missing: pip install 'onnxfde[cluster]'"
@@ -27,7 +27,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what libraries of a cluster
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Any]:
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address=None,
+        death_timeout=60,
     ) as found:
         yield found
 
@@ -56,6 +60,58 @@ class Losing:
             if not self.killed:
                 self.killed = next(iter(self.pool.client.run(os.getpid).values()))
                 os.kill(self.killed, signal.SIGKILL)
+            yield found
+
+
+def test_a_sweep_without_workers_ends_and_goes_on_with_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.sweeping.workers import worker_of
+
+    monkeypatch.setattr(cluster_module, "SECONDS_WITHOUT_WORKERS", 2)
+    ladder = ladder_for(saved_models(tmp_path, 2), tmp_path / "data.npz")
+    out, none = tmp_path / "out", {"n_workers": 0, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **none) as found:
+        address = found.scheduler_address
+        with (
+            worker_of(address) as only,
+            ClusterPool.connected(address) as pool,
+            pytest.raises(TargetError, match=r"all workers are gone.* run the same command again"),
+        ):
+            swept_into(out, ladder, Orphaned(pool, only.pid))
+        kept = [row["size"] for row in rows_in(out)]
+        with worker_of(address), ClusterPool.connected(address) as pool:
+            counting = Counting(pool)
+            swept_into(out, ladder, counting)
+    assert len(kept) > 1
+    assert counting.computed == 6 - (len(kept) - 1)
+    swept_into(tmp_path / "here", ladder, Here())
+    assert without_times(out) == without_times(tmp_path / "here")
+
+
+class Counting:
+    """A pool that counts what comes out of it."""
+
+    def __init__(self, pool: ClusterPool) -> None:
+        self.pool, self.computed = pool, 0
+
+    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[tuple[PointTask, PointOutcome]]:
+        for found in self.pool.outcomes(tasks):
+            self.computed += 1
+            yield found
+
+
+class Orphaned(Counting):
+    """A pool that loses its only worker after the first outcome."""
+
+    def __init__(self, pool: ClusterPool, worker: int) -> None:
+        super().__init__(pool)
+        self.worker = worker
+
+    def outcomes(self, tasks: Iterator[PointTask]) -> Iterator[tuple[PointTask, PointOutcome]]:
+        for found in super().outcomes(tasks):
+            if self.computed == 1:
+                os.kill(self.worker, signal.SIGKILL)
             yield found
 
 

@@ -23,8 +23,10 @@ import pytest
 import onnxfde
 from onnxfde.errors import OutputError, UsageError
 from onnxfde.pages.sweep_rows import TIMES
+from onnxfde.pages.words import percent
 from onnxfde.sweeping.ladder import rungs_of, swept_models
-from onnxfde.sweeping.local_pool import LocalPool
+from onnxfde.sweeping.latencies import timed_rows
+from onnxfde.sweeping.local_pool import LocalPool, PointProcess
 from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
@@ -271,6 +273,35 @@ def test_a_lost_process_costs_time_only(done: Path, models: list[Path], tmp_path
     assert without_times(tmp_path / "out") == without_times(done)
 
 
+def test_a_process_that_is_killed_while_it_sends_its_result_is_lost(tmp_path: Path) -> None:
+    """The result is larger than what fits on the line before it is read."""
+    rng, model = np.random.default_rng(0), tmp_path / "net.onnx"
+    shapes = ((32, 16), (32,), (40_000, 32), (40_000,))
+    onnx.save(mlp(*(rng.normal(size=shape).astype(np.float32) for shape in shapes)), model)
+    ladder = replace(ladder_for([model]), rungs=rungs_of([("100%", 1.0)]))
+    process = PointProcess.started(str(tmp_path))
+    try:
+        process.give(ladder.tasks_of(ladder.models[0])[0])
+        assert process.line.poll(60)
+        process.process.kill()
+        assert process.take() is None
+    finally:
+        process.end()
+    assert not process.process.is_alive()
+
+
+def test_times_that_could_not_be_measured_are_measured_by_the_next_sweep(
+    models: list[Path], tmp_path: Path
+) -> None:
+    ladder, out, gone = ladder_for(models[:1]), tmp_path / "out", tmp_path / "gone.onnx"
+    rows = swept_into(out, ladder, Here())[0].rows
+    limits = ladder.options.range_used
+    for model, known in ((gone, False), (models[0], True), (gone, True)):
+        with opened_results(out, models) as results:
+            found = timed_rows(rows, model, results, limits)
+        assert all((row.latency_ms is not None) is known for row in found)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_no_temporary_file_outlives_a_sweep_that_is_stopped(
@@ -283,8 +314,12 @@ def test_no_temporary_file_outlives_a_sweep_that_is_stopped(
     words = ["sweep", str(model), "--out", str(tmp_path / "out"), "--sizes", "50%"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     with subprocess.Popen([sys.executable, "-m", "onnxfde", *words], env=environment) as process:
-        assert within_seconds(60, lambda: any(scratch.rglob("onnxfde-point-*")))
-        process.send_signal(how)
+        try:
+            assert within_seconds(60, lambda: any(scratch.rglob("onnxfde-point-*")))
+            process.send_signal(how)
+            process.wait(60)
+        finally:
+            process.kill()
     assert within_seconds(30, lambda: not os.listdir(scratch))
 
 
@@ -322,6 +357,16 @@ def test_pages_lead_to_each_other(done: Path) -> None:
         assert all(found["role"] == "img" for found in elements.named("svg"))
     onnx.load(done / "net0" / "30-percent.onnx")
     assert (done / "net1" / "curve.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_small_curve_and_a_link_to_a_model_say_what_they_are(done: Path) -> None:
+    index = Elements((done / "index.html").read_text(encoding="utf-8"))
+    smallest = next(row for row in rows_in(done) if row["size"] == "30%")
+    told = f"the outputs change by {percent(float(smallest['relative_l2']))}"
+    assert told in str(index.named("svg")[0]["aria-label"])
+    page = Elements((done / "net0" / "report.html").read_text(encoding="utf-8"))
+    names = [found["aria-label"] for found in page.named("a") if "aria-label" in found]
+    assert names == [f"model file of {size}" for size in ("100%", "50%", "30%")]
 
 
 def test_the_page_of_a_model_shows_the_numbers_of_the_table(done: Path) -> None:

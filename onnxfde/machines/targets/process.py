@@ -50,33 +50,38 @@ def attended(
     """Run a command to its end and hold its standard input open until then.
 
     The runner stops when its standard input is closed, hence also when this process is killed.
+    What it prints goes to files: a pipe would stay open as long as any process that it started.
     Raises OSError if the command cannot be started.
     """
     with (
+        tempfile.TemporaryFile() as printed,
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=cwd
+            command, stdin=subprocess.PIPE, stdout=printed, stderr=errors, env=env, cwd=cwd
         ) as process,
         ending(process),
         deadline(process, timeout) as expired,
     ):
-        out = exchange(process, payload)
+        send_payload(process, payload)
         code = process.wait()
-        errors.seek(0)
-        text = errors.read().decode(errors="replace")
+        out, err = text_in(printed), text_in(errors)
     late = timeout if expired.is_set() else None
-    return Finished(code, out.decode(errors="replace"), text, late)
+    return Finished(code, out, err, late)
 
 
-def exchange(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> bytes:
-    """Write the payload to a process and return everything it prints."""
+def send_payload(process: subprocess.Popen[bytes], payload: IO[bytes] | None) -> None:
+    """Write the payload to a process, as far as it reads it."""
     assert process.stdin is not None
-    assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
         if payload is not None:
             shutil.copyfileobj(payload, process.stdin)
             process.stdin.flush()
-    return process.stdout.read()
+
+
+def text_in(file: IO[bytes]) -> str:
+    """What a process wrote to a file."""
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,165 @@
+"""A loss is searched for by what each try shows: of the whole network, and of each layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import onnxfde
+from onnxfde.graph.model import Graph
+from onnxfde.graph.protos import ModelProto
+from onnxfde.numbers import Indices
+from onnxfde.passes.goal_search import GoalSearch
+from onnxfde.passes.loss_search import AIM, LARGEST_STEP, LossChooser, LossSearch, next_budget
+from onnxfde.passes.merge_neurons import MergeNeurons
+from onnxfde.passes.result import Context
+from onnxfde.running.open_files import open_data
+from tests.conv_models import images, residual
+from tests.models import Array, build, outputs_of
+from tests.passes.test_goal_merging import INPUTS, chain, rows
+
+
+def search_of(model: ModelProto, data: Array, quotient: Any, limit: float = 0.2) -> LossSearch:
+    graph = Graph(model)
+    inputs = open_data(graph, data, (-1, 1))[0].parted()
+    chooser = LossChooser.of("error", graph, inputs)
+    merge, context = MergeNeurons(quotient=quotient, align=1), Context(inputs, memory={})
+    search = GoalSearch(merge, graph, replace(context, inputs=chooser.inputs), "--max-error")
+    return LossSearch("error", limit, search, chooser)
+
+
+def half(search: LossSearch) -> Indices:
+    return np.maximum(search.spending.start // 2, 1)
+
+
+@pytest.mark.parametrize(("model", "data"), [(chain(), rows(800)), (residual(), images(400))])
+def test_layers_tell_their_own_error_without_what_they_inherit(
+    model: ModelProto, data: Array
+) -> None:
+    """The last layer, alone and behind smaller ones: its own error is about the same."""
+    search = search_of(model, data, "refit")
+    start, name = search.spending.start, search.search.curves[-1].axis.name
+    alone = start.copy()
+    alone[-1] = half(search)[-1]
+    every = half(search)
+    every[-1] = alone[-1]
+    errors = []
+    for counts in (alone, every):
+        merged = search.search.merged(counts)
+        errors.append(search.search.own_errors(merged)[name])
+        (layer,) = (layer for layer in merged.layers if layer.name == name)
+    assert errors[1] == pytest.approx(errors[0], rel=0.5)
+    assert layer.measured_error > 1.1 * errors[1]
+
+
+def test_the_first_layer_inherits_nothing() -> None:
+    merged = (search := search_of(chain(), rows(800), "refit")).search.merged(half(search))
+    assert merged.layers[0].own_error == pytest.approx(merged.layers[0].measured_error, rel=1e-6)
+
+
+def test_curves_go_through_the_errors_that_a_try_found() -> None:
+    search = search_of(chain(), rows(800), "minimal")
+    attempt = search.attempt(half(search), 1)
+    corrected = search.corrected([attempt])
+    errors = search.search.own_errors(attempt.result)
+    for curve, new, count in zip(
+        search.search.curves, corrected.curves, attempt.counts, strict=True
+    ):
+        found = errors[curve.axis.name]
+        assert new[count] == pytest.approx(np.interp(found, curve.local[::-1], curve.network[::-1]))
+        assert new[count] < curve.network[count]
+
+
+def test_the_first_try_is_by_errors_and_needs_fewer_neurons_than_the_curves_say() -> None:
+    search = search_of(chain(), rows(800), "minimal")
+    planned = search.spending.within(0.2)
+    first = search.attempt(planned, 0)
+    assert np.all(first.counts <= planned)
+    assert first.counts.sum() < planned.sum()
+    allowed = dict(search.search.allowed(planned))
+    (layer,) = (layer for layer in first.result.layers if layer.name == "first")
+    assert layer.own_error is not None
+    assert layer.own_error <= 1.2 * allowed["first"]
+
+
+def test_a_search_ends_where_nothing_smaller_is_expected_to_do() -> None:
+    search = search_of(chain(), rows(800), "refit", limit=0.3)
+    tried = list(search.attempts())
+    best = search.best(tried)
+    assert best.worst <= 0.3
+    assert len({tuple(attempt.counts) for attempt in tried}) == len(tried)
+    following = search.next_counts(tried)
+    smaller = following is None or search.spending.cost(following) < search.spending.cost(
+        best.counts
+    )
+    assert smaller
+
+
+def test_minimal_uses_what_is_allowed() -> None:
+    """With fewer parameters than what the errors of refit would need."""
+    results = {
+        quotient: onnxfde.optimize(chain(), max_error=0.2, data=rows(800), quotient=quotient).report
+        for quotient in ("refit", "minimal")
+    }
+    goal = results["minimal"].goal
+    assert goal is not None
+    assert goal.reached is not None
+    assert goal.reached > 0.6 * 0.2
+    assert results["minimal"].parameters.after < results["refit"].parameters.after
+
+
+def test_rows_fitted_to_that_lose_more_than_others_are_believed() -> None:
+    """A few rows far out are all among those fitted to: rows to choose by know nothing of them."""
+    weights: Any = {"a": np.eye(6, 2, dtype=np.float32)}
+    plain = build("y = MatMul(x, a)", INPUTS, "float[N,2] y", **weights)
+    near = build(
+        "[low] l = Constant<value = float {-6.0}>() [high] h = Constant<value = float {6.0}>() "
+        "c = Clip(x, l, h) y = MatMul(c, a)",
+        INPUTS,
+        "float[N,2] y",
+        **weights,
+    )
+    data = rows(800)
+    inputs = open_data(Graph(plain), data, (-1, 1))[0].parted()
+    fitted = inputs.parted().data
+    assert fitted is not None
+    fitted_rows = {row.tobytes() for row in fitted.arrays["x"]}
+    data[[i for i, row in enumerate(data) if row.tobytes() in fitted_rows][:4]] *= 20
+    chooser = LossChooser.of(
+        "error", Graph(plain), open_data(Graph(plain), data, (-1, 1))[0].parted()
+    )
+    loss, worst = chooser.judged(Graph(near))
+    assert loss.value == loss.expected(chooser.verdict_rows) == 0
+    (before,), (after,) = outputs_of(plain, data), outputs_of(near, data)
+    assert (
+        worst > np.linalg.norm(after - before) / np.linalg.norm(before - before.mean(axis=0)) > 0.1
+    )
+
+
+def test_budgets_fall_faster_where_the_loss_hardly_does() -> None:
+    assert next_budget([0.1], [2.0], AIM) == pytest.approx(0.1 * AIM / 2, abs=1e-9)
+    assert next_budget([0.1, 0.05], [2.0, 1.9], AIM) < 0.4 * 0.05
+
+
+def test_budgets_rise_by_a_bounded_step_where_nothing_is_lost() -> None:
+    assert next_budget([0.1], [0.0], 1.0) == pytest.approx(LARGEST_STEP * 0.1, abs=1e-9)
+
+
+@given(
+    st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=5, unique=True),
+    st.floats(0.3, 1.0),
+    st.floats(0.0, 1.0),
+)
+def test_budgets_hit_losses_that_are_powers_of_them(
+    errors: list[float], power: float, place: float
+) -> None:
+    losses = [error**power for error in errors]
+    low, high = math.log(min(losses)), math.log(max(losses))
+    wanted = math.exp(low + place * (high - low))
+    assert next_budget(errors, losses, wanted) ** power == pytest.approx(wanted, rel=1e-6)
