@@ -18,8 +18,8 @@ from benchmarks.fuzz.traps import traps
 from onnxfde.command.main import boundary_line
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = 64
-"""One of each model."""
+MUTATIONS = 16
+"""One of each of the first models."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the fuzzer forks, and reads /proc")

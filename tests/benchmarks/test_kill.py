@@ -25,7 +25,7 @@ templates = [Template.made(s, scratch / str(i)) for i, s in enumerate(chosen)]
 cases = [
     Case("", i, Stop("event", template.events - back, signum), recover=bool(back % 2))
     for i, template in enumerate(templates)
-    for back, signum in zip((5, 7, 8, 9, 11), [signal.SIGKILL, signal.SIGINT] * 3)
+    for back, signum in zip((5, 8, 11), [signal.SIGKILL, signal.SIGINT] * 2)
 ]
 found = [judged(templates, scratch, pair) for pair in enumerate(cases)]
 print(*[v for v in found if v.faults], sep="\\n")
@@ -40,7 +40,7 @@ def test_killed_runs_leave_whole_models(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     count, faults, *states = done.stdout.splitlines()[-1].split()
-    assert (count, faults) == ("10", "0"), done.stdout
+    assert (count, faults) == ("6", "0"), done.stdout
     assert {"new", "old"} <= {*states} <= {"absent", "new", "old"}
 
 
