@@ -106,7 +106,7 @@ class GoalMerging:
             text = outcome.in_words(taken)
             raise GoalMissed(f"--max-latency {self.limit}: {NO_AXES}, it takes {text}")
         spending, timed = search.spending("macs"), [(1.0, taken)]
-        whole = spending.cost(spending.start)
+        whole = spending.cost(spending.whole)
         for tries in range(1, LATENCY_TRIES + 1):
             share = next_share(timed, limit)
             counts = spending.under(share * whole)

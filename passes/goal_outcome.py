@@ -73,9 +73,9 @@ class GoalOutcome:
 def spent(search: GoalSearch, spending: Spending, counts: Indices) -> tuple[LayerSpent, ...]:
     """What each layer gives, and what that costs."""
     alone = [
-        np.where(np.arange(len(counts)) == i, counts, spending.start) for i in range(len(counts))
+        np.where(np.arange(len(counts)) == i, counts, spending.whole) for i in range(len(counts))
     ]
-    saved = np.array([spending.cost(spending.start) - spending.cost(one) for one in alone])
+    saved = np.array([spending.cost(spending.whole) - spending.cost(one) for one in alone])
     errors = np.array([c[k] for c, k in zip(spending.curves, counts, strict=True)])
     squares = errors**2 / max(float(np.sum(errors**2)), np.finfo(np.float64).tiny)
     shares = saved / max(float(saved.sum()), 1.0)

@@ -122,7 +122,7 @@ class LossSearch:
 
     def best(self, tried: Sequence[Attempt]) -> Attempt:
         """The smallest of those that are good enough, or the network without loss."""
-        nothing = Attempt(self.spending.start, self.search.lossless)
+        nothing = Attempt(self.spending.whole, self.search.lossless)
         good = [nothing, *(a for a in tried if a.worst <= self.limit)]
         return min(good, key=lambda a: self.spending.cost(a.counts))
 

@@ -67,49 +67,35 @@ def counts_within(errors: FloatArray, eps: float, align: int = 1) -> int:
     return min(-(-fewest // align) * align, len(errors) - 1)
 
 
-def counts_under(
-    curves: Sequence[FloatArray],
-    cost: CostOf,
-    limit: float,
-    align: int | Sequence[int] = 1,
-    start: Indices | None = None,
-) -> Indices:
-    """Counts whose cost is at most the limit, multiples of `align` (of all, or each) if possible.
-
-    `curves` has the errors of 0, 1, 2 … units of each axis; `start` is what is known to be enough.
-    The limit is worth more than multiples; if even one unit each is too many, that is returned.
-    """
-    steps = [align] * len(curves) if isinstance(align, int) else align
-    return Spending.of(curves, cost, steps, start).under(limit)
-
-
 @dataclass(frozen=True, eq=False)
 class Spending:
     """Curves, and what their counts cost."""
 
     curves: Sequence[FloatArray]
+    """The errors of 0, 1, 2 … units of each axis."""
     cost: CostOf
     steps: Sequence[int]
     """Counts of each axis are multiples of this, if possible."""
-    start: Indices
-    """Counts that are known to be enough."""
 
     @classmethod
     def of(
-        cls,
-        curves: Sequence[FloatArray],
-        cost: CostOf,
-        steps: Sequence[int] | None = None,
-        start: Indices | None = None,
+        cls, curves: Sequence[FloatArray], cost: CostOf, steps: Sequence[int] | None = None
     ) -> Spending:
-        """From all units of each axis, in steps of 1, if nothing else is said."""
-        whole = np.array([len(c) - 1 for c in curves], dtype=np.intp)
-        return cls(curves, cost, steps or [1] * len(curves), whole if start is None else start)
+        """In steps of 1, if nothing else is said."""
+        return cls(curves, cost, steps or [1] * len(curves))
+
+    @property
+    def whole(self) -> Indices:
+        """All units."""
+        return np.array([len(curve) - 1 for curve in self.curves], dtype=np.intp)
 
     def under(self, limit: float) -> Indices:
-        """Counts of least error whose cost is at most the limit, or the fewest."""
-        if not len(self.start) or self.cost(self.start) <= limit:
-            return self.start.copy()
+        """Counts of least error whose cost is at most the limit, or the fewest.
+
+        The limit is worth more than multiples.
+        """
+        if not self.curves or self.cost(self.whole) <= limit:
+            return self.whole
         if self.cost(self.least) > limit:
             plain = replace(self, steps=[1] * len(self.steps))
             return self.least if max(self.steps) == 1 else plain.under(limit)
@@ -120,10 +106,10 @@ class Spending:
 
     def within(self, error: float) -> Indices:
         """Counts of least cost whose errors are √Σ e² ≤ error together, to a thousandth."""
-        if not len(self.start) or self.error(self.least) <= error:
+        if not self.curves or self.error(self.least) <= error:
             return self.least
-        low, high = self.cost(self.least), self.cost(self.start)
-        best = self.start.copy()
+        low, high = self.cost(self.least), self.cost(self.whole)
+        best = self.whole
         while high - low > SAME_COST * high:
             middle = (low + high) / 2
             found = self.under(middle)
@@ -145,12 +131,11 @@ class Spending:
     @cached_property
     def ladders(self) -> list[Ladder]:
         """The counts that each axis may have."""
-        axes = zip(self.curves, self.start, self.steps, strict=True)
-        return [Ladder.of(curve, int(most), step) for curve, most, step in axes]
+        return [Ladder.of(*axis) for axis in zip(self.curves, self.steps, strict=True)]
 
     @cached_property
     def _paired(self) -> PairedCost:
-        return PairedCost.of(self.cost, self.start)
+        return PairedCost.of(self.cost, self.whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +148,11 @@ class Ladder:
     """Places of the counts on the lower convex hull of the curve."""
 
     @classmethod
-    def of(cls, errors: FloatArray, start: int, align: int) -> Ladder:
-        """All multiples below the count to start from, and that itself; at least one unit."""
-        below = np.arange((start - 1) // align * align, 0, -align)
-        counts = np.concatenate([[start], below]).astype(np.intp)
+    def of(cls, errors: FloatArray, align: int) -> Ladder:
+        """All units, and all multiples of `align` below them; at least one unit."""
+        whole = len(errors) - 1
+        below = np.arange((whole - 1) // align * align, 0, -align)
+        counts = np.concatenate([[whole], below]).astype(np.intp)
         squares = np.maximum.accumulate(np.square(errors[counts]))
         return cls(counts, squares, places_on_hull(counts, squares))
 

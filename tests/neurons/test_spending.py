@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxfde.neurons.spending import (
-    CostOf,
-    Ladder,
-    PairedCost,
-    counts_under,
-    counts_within,
-)
+from onnxfde.neurons.spending import CostOf, Ladder, PairedCost, Spending, counts_within
 from onnxfde.numbers import FloatArray, Indices
 
 
@@ -56,7 +50,7 @@ def test_counts_are_within_the_limit_and_no_unit_more_would_fit(
     curves, cost = network
     full = np.array([len(c) - 1 for c in curves])
     limit, least = share * cost(full), np.ones(len(full), dtype=np.intp)
-    found = counts_under(curves, cost, limit, align)
+    found = Spending.of(curves, cost, [align] * len(curves)).under(limit)
     if cost(least) > limit:
         assert (found == least).all()
         return
@@ -81,13 +75,13 @@ def test_the_error_is_within_one_step_of_the_least(
     possible = [total_square(curves, k) for k in choices if cost(k) <= limit]
     if not possible:
         return
-    found = total_square(curves, counts_under(curves, cost, limit))
+    found = total_square(curves, Spending.of(curves, cost).under(limit))
     steps = [np.diff(ladder.squares[ladder.hull]) for ladder in ladders(curves)]
     assert found <= min(possible) + max((s.max() for s in steps if len(s)), default=0.0) + 1e-9
 
 
 def ladders(curves: list[FloatArray]) -> list[Ladder]:
-    return [Ladder.of(c, len(c) - 1, 1) for c in curves]
+    return [Ladder.of(c, 1) for c in curves]
 
 
 @given(networks(), fractions())
@@ -96,7 +90,7 @@ def test_one_axis_alone_keeps_as_many_as_fit(
 ) -> None:
     (errors, *_), _ = network
     units = len(errors) - 1
-    found = counts_under([errors], lambda k: float(k[0]), share * units)
+    found = Spending.of([errors], lambda k: float(k[0])).under(share * units)
     assert found[0] == max(int(share * units), 1)
 
 
@@ -119,22 +113,14 @@ def test_a_steep_step_in_front_of_a_flat_part_is_taken() -> None:
     """Giving up seven units costs 1 in the first axis and 7 in the other."""
     flat = np.array([9.0, *np.sqrt([1.0] * 7), 0.0])
     slope = np.sqrt([8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]) * 0.9
-    found = counts_under([flat, slope], lambda k: float(k.sum()), 9.0)
+    found = Spending.of([flat, slope], lambda k: float(k.sum())).under(9.0)
     assert list(found) == [1, 8]
 
 
-def test_what_is_known_to_be_enough_is_where_it_starts() -> None:
-    curves = [np.linspace(1.0, 0.0, 9), np.linspace(1.0, 0.0, 9)]
-    start = np.array([5, 8])
-    found = counts_under(curves, lambda k: float(k.sum()), 13.0, start=start)
-    assert list(found) == [5, 8]
-    assert (counts_under(curves, lambda k: float(k.sum()), 9.0, start=start) <= start).all()
-
-
 def test_a_limit_is_worth_more_than_multiples() -> None:
-    curves = [np.linspace(1.0, 0.0, 7)]
-    assert list(counts_under(curves, lambda k: float(k[0]), 3.0, align=8)) == [3]
-    assert list(counts_under([np.linspace(1, 0, 33)], lambda k: float(k[0]), 23.0, 8)) == [16]
+    few, many = (Spending.of([np.linspace(1, 0, n)], lambda k: float(k[0]), [8]) for n in (7, 33))
+    assert list(few.under(3.0)) == [3]
+    assert list(many.under(23.0)) == [16]
 
 
 def test_a_cost_that_is_not_linear_is_kept_under_the_limit_too() -> None:
@@ -143,7 +129,7 @@ def test_a_cost_that_is_not_linear_is_kept_under_the_limit_too() -> None:
     def cost(counts: Indices) -> float:
         return float(counts.sum() + 5 * (counts < 32).sum())
 
-    assert cost(counts_under(curves, cost, 60.0)) <= 60.0
+    assert cost(Spending.of(curves, cost).under(60.0)) <= 60.0
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.floats(0, 3), st.sampled_from([1, 4, 8]))
