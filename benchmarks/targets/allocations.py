@@ -73,7 +73,7 @@ def by_shares(spending: Spending, shares: FloatArray, cost: float) -> Indices | 
     top = shares / shares.min()
     return scaled(
         spending,
-        lambda scale: np.clip(np.round(scale * top * spending.start), 1, spending.start).astype(
+        lambda scale: np.clip(np.round(scale * top * spending.whole), 1, spending.whole).astype(
             int
         ),
         cost,
@@ -91,7 +91,7 @@ def by_errors(search: GoalSearch, spending: Spending, cost: float) -> Indices | 
 def drawn(spending: Spending, counts: Indices, cost: float, number: int) -> Iterator[Indices]:
     """Random counts of this cost, half of them around some that are known."""
     rng = np.random.default_rng(0)
-    centres = np.ones(len(counts)), counts / spending.start
+    centres = np.ones(len(counts)), counts / spending.whole
     for i in range(number):
         noise = np.exp(SPREADS[i % 2] * rng.normal(size=len(counts)))
         found = by_shares(spending, centres[i % 2] * noise, cost)
@@ -101,13 +101,13 @@ def drawn(spending: Spending, counts: Indices, cost: float, number: int) -> Iter
 
 def exhaustive(spending: Spending, cost: float) -> Iterator[Indices]:
     """All counts of one or two layers that use up a cost."""
-    first = np.unique(np.geomspace(1, spending.start[0], MOST).round().astype(int))
-    if len(spending.start) == 1:
-        fits = [n for n in range(1, spending.start[0] + 1) if spending.cost(np.array([n])) <= cost]
+    first = np.unique(np.geomspace(1, spending.whole[0], MOST).round().astype(int))
+    if len(spending.whole) == 1:
+        fits = [n for n in range(1, spending.whole[0] + 1) if spending.cost(np.array([n])) <= cost]
         yield from (np.array([n]) for n in fits[-1:])
         return
     for one in first:
-        every = [np.array([one, n]) for n in range(1, spending.start[1] + 1)]
+        every = [np.array([one, n]) for n in range(1, spending.whole[1] + 1)]
         fitting = [counts for counts in every if spending.cost(counts) <= cost]
         yield from fitting[-1:]
 

@@ -169,7 +169,7 @@ def beaten(net: Subject, cell: Cell, found: Result) -> Result:
         for counts in followed or others(
             net, cell.quotient, found["counts"], cost, cell.net in LARGE
         ):
-            fitting = by_shares(spending, counts / spending.start, cost) if followed else counts
+            fitting = by_shares(spending, counts / spending.whole, cost) if followed else counts
             if fitting is not None:
                 error, _ = tried(net, cell.quotient, fitting)
                 made.append((error, tuple(int(n) for n in fitting)))
@@ -186,7 +186,7 @@ def spent(net: Subject, cell: Cell) -> Result:
     search = search_of(net, cell.quotient)
     spending = search.spending("params")
     cost = cell.limit * count_parameters(onnx.load(net.model))
-    even = np.ones(len(spending.start))
+    even = np.ones(len(spending.whole))
     ways = {"greedy": spending.under(cost), "equal share": by_shares(spending, even, cost),
             "equal ε": by_errors(search, spending, cost)}  # fmt: skip
     found = {name: tried(net, cell.quotient, counts) for name, counts in ways.items()
