@@ -35,7 +35,7 @@ def search_of(model: ModelProto, data: Array, quotient: Any, limit: float = 0.2)
 
 
 def half(search: LossSearch) -> Indices:
-    return np.maximum(search.spending.start // 2, 1)
+    return np.maximum(search.spending.whole // 2, 1)
 
 
 @pytest.mark.parametrize(("model", "data"), [(chain(), rows(800)), (residual(), images(400))])
@@ -44,7 +44,7 @@ def test_layers_tell_their_own_error_without_what_they_inherit(
 ) -> None:
     """The last layer, alone and behind smaller ones: its own error is about the same."""
     search = search_of(model, data, "refit")
-    start, name = search.spending.start, search.search.curves[-1].axis.name
+    start, name = search.spending.whole, search.search.curves[-1].axis.name
     alone = start.copy()
     alone[-1] = half(search)[-1]
     every = half(search)
