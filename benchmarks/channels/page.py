@@ -114,11 +114,11 @@ def detector_rows(found: Found) -> Iterator[list[str]]:
 
 
 def latency_rows(found: Found) -> Iterator[list[str]]:
-    """Ratios and figures of every model on every machine."""
+    """Ratios and figures of every model on every machine, those with more to compute first."""
     for cell in latency_cells():
-        result = found.get(cell)
-        for name, model in (result or {"models": {}})["models"].items():
-            yield latency_row(cell, name, model, result["models"]["original"] if result else {})
+        models = (found.get(cell) or {"models": {}})["models"]
+        for name, model in sorted(models.items(), key=lambda item: -item[1]["macs"]):
+            yield latency_row(cell, name, model, models["original"])
 
 
 def latency_row(cell: LatencyCell, name: str, model: Result, original: Result) -> list[str]:
