@@ -31,6 +31,9 @@ SIZE_TRIES = 4
 WASTED = 0.02
 """The share of a size that is worth another try, if what it was expected to be was too much by
 that. Chosen; not tuned."""
+NOTED_SHARE = 0.9
+"""A smaller share of an allowed size, because of multiples, is remarked on. Chosen."""
+FIXED_TIME = "most of the time is not spent in layers that can be made smaller:"
 NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
 LATENCY_TRIES = 6
 """How many shapes are timed at most in search of a latency. Chosen; not tuned."""
@@ -80,6 +83,11 @@ class GoalMerging:
                 best = counts, found, size
             if best is not None and (tries > 1 or too_much <= WASTED * limit):
                 counts, found, size = best
+                if size < NOTED_SHARE * limit and max(spending.steps) > 1:
+                    search.context.progress.note(
+                        f"note: channels are left in multiples of {max(spending.steps)}, which "
+                        f"run faster; --align 1 comes closer to --max-{self.kind}"
+                    )
                 steps = spent(search, spending, counts)
                 return found, GoalOutcome(self.kind, limit, size, tries, steps)
             aim = limit + too_much
@@ -121,14 +129,17 @@ class GoalMerging:
             if taken <= limit:
                 return found, outcome
             timed.append((share, taken))
+            if (counts == 1).all():
+                break
+        why = FIXED_TIME if (counts == 1).all() else "times vary, try again or"
         raise GoalMissed(
             f"--max-latency {self.limit} was not met: with {outcome.nearest} it takes "
-            f"{outcome.in_words(taken)}; nothing was written: times vary, try again or allow more"
+            f"{outcome.in_words(taken)}; nothing was written: {why} allow more"
         )
 
     def within_loss(self, original: Graph, context: Context) -> tuple[PassResult, GoalOutcome]:
         """The fewest parameters with a loss that is allowed."""
-        chooser = LossChooser.of(self.kind, original, context.inputs)
+        chooser = LossChooser.of(self.kind, float(self.limit), original, context.inputs)
         fitting = replace(context, inputs=chooser.inputs)
         search = GoalSearch(self.merge, original, fitting, f"--max-{self.kind}")
         return LossSearch(self.kind, float(self.limit), search, chooser).result()

@@ -164,7 +164,7 @@ class LossChooser:
     verdict_rows: int
 
     @classmethod
-    def of(cls, kind: str, original: Graph, inputs: InputSource) -> LossChooser:
+    def of(cls, kind: str, limit: float, original: Graph, inputs: InputSource) -> LossChooser:
         """Part the data once more; DataError if there is too little of it, or labels do not fit."""
         chosen, given = inputs.parted(), inputs.data.rows if inputs.data else 0
         judging = inputs.verdict.rows if inputs.verdict else 0
@@ -180,7 +180,14 @@ class LossChooser:
             for rows in (chosen.verdict, chosen.data.some(DATA_ROWS))
         )
         found = cls(kind, kept, fitted, chosen, judging)
-        found.loss(kept, original)
+        _, least = found.judged(original)
+        if least > limit:
+            needed = math.ceil((given + judging) * least / limit)
+            raise DataError(
+                f"--max-{kind} {limit:g} cannot be shown with {given + judging:,} rows: even a "
+                f"model that changes none of them may lose {least:.2g} points on others; give "
+                f"about {needed:,} rows of --data, or allow more"
+            )
         return found
 
     def judged(self, graph: Graph) -> tuple[Loss, float]:

@@ -36,6 +36,13 @@ from onnxfde.pages.words import (
 )
 from onnxfde.report import Report, finite, strict_json
 
+NO_PROOF = "No proof was asked for, or it would have taken long: --certify asks for one."
+NO_PROOF_IN_8_BITS = "Nothing: there is no proof for models in 8 bits."
+PROVEN = (
+    "For no input in the range below do the two models differ by more than is proven here, if they "
+    "are computed exactly. Computers round, which may add about "
+)
+LITTLE_USE = " That is more than an output varies by itself: it is true, but of little use here."
 DATA_BOX = "range of the data"
 DATA_BOX_WORDS = "range of the data (between the smallest and the largest value of each number)"
 SETTING_WORDS = {
@@ -262,7 +269,7 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
     """What is proven for all inputs."""
     found = report["certificate"]
     if not found:
-        text = "No proof was asked for, or it would have taken long: --certify asks for one."
+        text = NO_PROOF_IN_8_BITS if report["int8"] else NO_PROOF
         return fill_in(REPORT_PAGE, "certificate", text=text, table=Markup(""))
     if found["unavailable"]:
         text = f"Nothing: {found['unavailable']}."
@@ -287,10 +294,9 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
     )
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
     loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
-    text = "For no input in the range below do the two models differ by more than is proven here."
-    if loose:
-        text += " That is more than an output varies by itself: it is true, but of little use here."
-    return fill_in(REPORT_PAGE, "certificate", text=text, table=table)
+    rounding = field_of(report, "certificate.rounding", small)
+    words = joined_markup([PROVEN, rounding, ".", LITTLE_USE if loose else ""])
+    return fill_in(REPORT_PAGE, "certificate", text=words, table=table)
 
 
 def refused_section(report: Mapping[str, Any]) -> Markup:

@@ -18,6 +18,10 @@ LOSSLESS = (
     "does not change the outputs beyond rounding."
 )
 ALREADY_FEWER = "“Before” is what was left once all had gone whose absence changes nothing."
+NONE_KEPT = (
+    ", but none of them keeps the limit for sure: only what changes nothing beyond rounding was "
+    "removed, if anything was."
+)
 NOTHING_LEFT = "No layer can be made smaller beyond what changes nothing."
 
 
@@ -71,13 +75,21 @@ def tries_words(report: Mapping[str, Any]) -> Iterator[Markup | str]:
     count = field_of(report, "goal.tries")
     networks = "network was" if goal["tries"] == 1 else "networks were"
     yield from (f"{PLANNED} ", count, f" {networks} {done}")
-    yield "." if goal["tries"] == 1 else ", and the best that keeps the limit was taken."
+    if nothing_spent(goal):
+        yield NONE_KEPT
+    else:
+        yield "." if goal["tries"] == 1 else ", and the best that keeps the limit was taken."
+
+
+def nothing_spent(goal: Mapping[str, Any]) -> bool:
+    """Whether all layers have as many units as without loss."""
+    return all(one["before"] == one["after"] for one in goal["spent"])
 
 
 def spending_table(report: Mapping[str, Any]) -> Markup:
     """What each layer gave."""
     goal = report["goal"]
-    if not goal["spent"]:
+    if nothing_spent(goal):
         return Markup("")
     rows = []
     for number, one in enumerate(goal["spent"]):

@@ -277,7 +277,7 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
     failed = sum(not one.made for one in models)
     points = sum(len(one.made) for one in models)
     count = "One model" if len(models) == 1 else f"{len(models)} models"
-    text = f"{count}, of which {points} smaller ones were made."
+    text = f"{count}, of which {points} variants were made."
     if failed:
         text += f" Nothing could be made of {failed}; the table says why."
     body = fill_in(

@@ -52,7 +52,9 @@ class SweepRow:
         """The row of a run of `optimize`."""
         checked, proof = report["verification"] or {}, report["certificate"]
         bounds = (
-            [o["bound"] for o in proof["outputs"]] if proof and not proof["unavailable"] else []
+            [o["bound"] + (proof["rounding"] or 0.0) for o in proof["outputs"]]
+            if proof and not proof["unavailable"]
+            else []
         )
         same = report["unchanged"] is not None
         return cls(

@@ -80,9 +80,9 @@ def asked(report: Mapping[str, Any]) -> str:
         time = f"{percent(number)} of the time" if is_share else f"{number:g} ms for one run"
         return f"at most {time}, and the smallest change for it"
     if settings.get("neurons") is not None:
-        return f"at most {whole_number(settings['neurons'])} neurons in each layer"
+        return f"at most {whole_number(settings['neurons'])} neurons or channels in each layer"
     if settings.get("keep") is not None:
-        return f"at most {percent(settings['keep'])} of the neurons of each layer"
+        return f"at most {percent(settings['keep'])} of the neurons or channels of each layer"
     words = f"fewer neurons, {eps_words(settings.get('eps'), settings.get('semantics'))}"
     if settings.get("max_certified_error") is not None:
         limit, _ = settings["max_certified_error"]

@@ -16,6 +16,7 @@ import pytest
 
 from onnxfde.demo import demo_data, demo_model
 from onnxfde.pages.markup import template_text
+from onnxfde.pages.report_page import certificate_section
 from onnxfde.pages.spending_section import spending_section
 from onnxfde.pages.words import asked, percent
 from tests.command.running import run
@@ -132,6 +133,23 @@ def spent_on(kind: str, **fields: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_target_says_how_it_was_met(report: dict[str, Any], words: str) -> None:
     assert words in plain_text(spending_section(report))
+
+
+def test_a_target_that_no_network_meets_takes_none_of_them() -> None:
+    report = spent_on("drop")
+    report["goal"]["spent"][0]["after"] = 8
+    words = plain_text(spending_section(report))
+    assert "2 networks were made and measured, but none of them keeps the limit" in words
+    assert "<one>" not in words
+
+
+def test_what_is_proven_is_told_apart_from_rounding() -> None:
+    output = {"name": "y", "bound": 6e-9, "measured_max": 3e-7, "spread": 1.0}
+    proof = {"box": "range −1 to 1", "outputs": [output], "rounding": 2e-4, "unavailable": None}
+    words = plain_text(certificate_section({"certificate": proof, "int8": None}))
+    assert "if they are computed exactly. Computers round, which may add about 0.0002 ." in words
+    words = plain_text(certificate_section({"certificate": None, "int8": {"mode": "static"}}))
+    assert "there is no proof for models in 8 bits" in words
 
 
 def plain_text(page: str) -> str:

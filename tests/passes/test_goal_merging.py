@@ -19,6 +19,7 @@ from onnxfde.passes.goal_merging import GoalMerging, next_share
 from onnxfde.passes.loss_search import AIM
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context
+from onnxfde.progress import Progress
 from onnxfde.report import Report
 from onnxfde.running import paired_losses
 from onnxfde.running.input_source import InputSource
@@ -103,6 +104,15 @@ def test_what_lossless_merging_reaches_is_the_result() -> None:
     assert (report.verification.relative_l2 or 0) < 1e-5
 
 
+@pytest.mark.parametrize(("align", "noted"), [(None, True), (1, False)])
+def test_multiples_that_waste_a_size_are_remarked_on(align: int | None, noted: bool) -> None:
+    lines = list[str]()
+    options = {**REFIT} if align is None else {**REFIT, "align": align}
+    progress = Progress(note=lines.append)
+    onnxfde.optimize(residual(), max_params=0.7, data=images(200), progress=progress, **options)
+    assert any("--align 1 comes closer to --max-params" in line for line in lines) == noted
+
+
 def test_sizes_need_no_data_where_no_channels_are_fitted() -> None:
     report = onnxfde.optimize(chain(), max_params=0.5, **REFIT).report
     assert report.parameters.after <= 0.5 * report.parameters.before
@@ -149,6 +159,15 @@ def test_the_same_run_gives_the_same_bytes() -> None:
         for _ in range(2)
     ]
     assert made[0] == made[1]
+
+
+def test_points_that_so_few_rows_cannot_show_are_refused_at_once() -> None:
+    x = rows(400)
+    labels = outputs_of(chain(), x)[0].argmax(axis=1)
+    with pytest.raises(
+        DataError, match=r"cannot be shown with 400 rows: .* give about 1,\d{3} rows"
+    ):
+        onnxfde.optimize(chain(), max_drop=0.5, data={"x": x, "y": labels}, **REFIT)
 
 
 def test_points_of_accuracy_are_kept() -> None:
@@ -258,7 +277,8 @@ def test_a_latency_is_searched_by_shapes() -> None:
 
 def test_a_latency_that_nothing_reaches_is_missed() -> None:
     with pytest.raises(
-        GoalMissed, match=r"--max-latency 1% was not met: with .* → 1.* of the time; nothing"
+        GoalMissed,
+        match=r"--max-latency 1% was not met: with .* → 1.* of the time; nothing.* is not spent in",
     ):
         timed_by_work(0.01, residual(), images(200))
 

@@ -28,7 +28,7 @@ from tests.passes.test_goal_merging import INPUTS, chain, change, rows
 def search_of(model: ModelProto, data: Array, quotient: Any, limit: float = 0.2) -> LossSearch:
     graph = Graph(model)
     inputs = open_data(graph, data, (-1, 1))[0].parted()
-    chooser = LossChooser.of("error", graph, inputs)
+    chooser = LossChooser.of("error", limit, graph, inputs)
     merge, context = MergeNeurons(quotient=quotient, align=1), Context(inputs, memory={})
     search = GoalSearch(merge, graph, replace(context, inputs=chooser.inputs), "--max-error")
     return LossSearch("error", limit, search, chooser)
@@ -133,9 +133,8 @@ def test_rows_fitted_to_that_lose_more_than_others_are_believed() -> None:
     assert fitted is not None
     fitted_rows = {row.tobytes() for row in fitted.arrays["x"]}
     data[[i for i, row in enumerate(data) if row.tobytes() in fitted_rows][:4]] *= 20
-    chooser = LossChooser.of(
-        "error", Graph(plain), open_data(Graph(plain), data, (-1, 1))[0].parted()
-    )
+    inputs = open_data(Graph(plain), data, (-1, 1))[0].parted()
+    chooser = LossChooser.of("error", 0.2, Graph(plain), inputs)
     loss, worst = chooser.judged(Graph(near))
     assert loss.value == loss.expected(chooser.verdict_rows) == 0
     (before,), (after,) = outputs_of(plain, data), outputs_of(near, data)
