@@ -45,6 +45,12 @@ class NodeWindows:
         """From the first to the last element of a window, along each axis."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
+    @property
+    def gaps(self) -> bool:
+        """Whether there are positions that no window reads, within windows or between them."""
+        between = any(s > k for s, k in zip(self.strides, self.kernel, strict=True))
+        return between or any(dilation > 1 for dilation in self.dilations)
+
     def padding(self, lengths: Sequence[int]) -> list[Span]:
         """How many positions are added in front and behind along each axis of these lengths."""
         if self.auto_pad == b"NOTSET":
@@ -61,18 +67,33 @@ class NodeWindows:
         return (less, more) if self.auto_pad == b"SAME_UPPER" else (more, less)
 
 
+def sure_padding(node: NodeProto, windows: NodeWindows, lengths: Sequence[int]) -> list[Span]:
+    """What is added in front and behind along each axis; NoMatch where engines do not agree."""
+
+    def refused(why: str) -> NoMatch:
+        return NoMatch(f"{op(node)} '{label(node)}' has windows that {why}")
+
+    if attributes(node).get("ceil_mode", 0):
+        raise refused("are cut off (ceil_mode)")
+    if windows.auto_pad.startswith(b"SAME") and op(node).endswith("Pool") and windows.gaps:
+        raise refused("engines pad differently (auto_pad with gaps)")
+    pads = windows.padding(lengths)
+    spans = zip(lengths, pads, windows.reaches, strict=True)
+    if any(length + sum(pad) < reach for length, pad, reach in spans):
+        raise refused(f"do not fit into {' × '.join(map(str, lengths))} positions")
+    return pads
+
+
 def node_window(node: NodeProto, kernel: tuple[int, ...], size: Size) -> MapWindow:
     """The window of a node with this kernel on maps of this size; signals are maps of one row.
 
-    NoMatch if the windows do not fit, or the last one may be cut off (ceil_mode).
+    NoMatch if the windows do not fit, or engines do not agree on them.
     """
     axes = len(kernel)
     if not 1 <= axes <= 2:
         raise NoMatch(f"{op(node)} '{label(node)}' has windows with {axes} axes")
-    if attributes(node).get("ceil_mode", 0):
-        raise NoMatch(f"{op(node)} '{label(node)}' has windows that are cut off (ceil_mode)")
     found = NodeWindows.of(node, kernel)
-    pads = found.padding(size[-axes:])
+    pads = sure_padding(node, found, size[-axes:])
     return MapWindow(
         kernel=rows_and_columns(found.kernel, 1),
         strides=rows_and_columns(found.strides, 1),

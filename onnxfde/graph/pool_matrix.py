@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from onnxfde.graph.affine_maps import NoMatch
-from onnxfde.graph.node_windows import NodeWindows
+from onnxfde.graph.node_windows import NodeWindows, sure_padding
 from onnxfde.graph.nodes import attributes, label, op
 from onnxfde.graph.protos import NodeProto
 from onnxfde.numbers import FloatArray, Indices
@@ -24,13 +24,11 @@ def pool_matrix(
 ) -> tuple[FloatArray, tuple[int, ...]]:
     """A of a pool that reads channels and positions of this shape, and the shape of what it makes.
 
-    NoMatch if A has more than so many entries, or the last windows are cut off.
+    NoMatch if A has more than so many entries, or engines do not agree on the windows.
     """
     options, lengths = attributes(node), shape[1:]
     windows = NodeWindows.of(node, options["kernel_shape"])
-    if options.get("ceil_mode", 0) or len(lengths) != len(windows.kernel):
-        raise NoMatch(f"{op(node)} '{label(node)}' has windows that are cut off (ceil_mode)")
-    pads = windows.padding(lengths)
+    pads = sure_padding(node, windows, lengths)
     axes = list(zip(lengths, windows.reaches, windows.strides, pads, strict=True))
     made = [(n + sum(pad) - reach) // stride + 1 for n, reach, stride, pad in axes]
     if math.prod(shape) * shape[0] * math.prod(made) > most:

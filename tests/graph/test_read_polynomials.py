@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from onnxfde.graph.encrypted_cost import depth_of
 from onnxfde.graph.model import Graph
@@ -35,19 +37,32 @@ def test_polynomials_of_degree_2_cost_one_square(name: str) -> None:
     assert depth_of(network) == 3
 
 
-POOLS = (
-    "kernel_shape = [2, 2], strides = [2, 2]",
-    "kernel_shape = [3, 2], pads = [1, 0, 2, 1]",
-    "kernel_shape = [3, 2], pads = [1, 1, 1, 0], count_include_pad = 1, strides = [1, 2]",
-    'kernel_shape = [3, 3], auto_pad = "SAME_UPPER", strides = [2, 2]',
-    "kernel_shape = [2, 3], dilations = [2, 2], pads = [0, 1, 1, 1]",
+def axis_options(low: int, high: int, count: int = 2) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(low, high), min_size=count, max_size=count)
+
+
+@settings(max_examples=80)
+@given(
+    axis_options(2, 3),
+    axis_options(1, 3),
+    axis_options(1, 2),
+    st.one_of(
+        axis_options(0, 1, 4).map(lambda pads: f"pads = {pads}"),
+        st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"]).map('auto_pad = "{}"'.format),
+    ),
+    st.integers(0, 1),
 )
-
-
-@pytest.mark.parametrize("options", POOLS)
-def test_an_average_pool_is_a_matrix(options: str) -> None:
-    body = f"p = AveragePool <{options}> (x) y = Mul(p, p)"
+def test_an_average_pool_is_a_matrix_or_engines_do_not_agree_on_it(
+    kernel: list[int], strides: list[int], dilations: list[int], padding: str, count: int
+) -> None:
+    options = f"kernel_shape = {kernel}, strides = {strides}, dilations = {dilations}, {padding}"
+    body = f"p = AveragePool <{options}, count_include_pad = {count}> (x) y = Mul(p, p)"
     model = build(body, inputs="float[N,2,7,6] x", outputs="float[N,2,A,B] y", opset=19)
+    same, gaps = "SAME" in padding, max(dilations) > 1
+    if same and (gaps or any(s > k for s, k in zip(strides, kernel, strict=True))):
+        with pytest.raises(NotPolynomial, match="engines pad differently"):
+            read_polynomials(Graph(model))
+        return
     x = np.random.default_rng(0).uniform(-1, 1, (3, 2, 7, 6)).astype(np.float32)
     (wanted,) = outputs_of(model, x)
     network = read_polynomials(Graph(model))
@@ -57,9 +72,13 @@ def test_an_average_pool_is_a_matrix(options: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [("kernel_shape = [3, 3], ceil_mode = 1", "cut off"), ("kernel_shape = [2, 2]", "too large")],
+    [
+        ("kernel_shape = [3, 3], ceil_mode = 1", "cut off"),
+        ("kernel_shape = [2, 2]", "too large"),
+        ("kernel_shape = [97, 2], strides = [2, 2]", "do not fit into 96 × 96 positions"),
+    ],
 )
-def test_large_pools_and_cut_windows_are_refused(options: str, reason: str) -> None:
+def test_large_pools_and_odd_windows_are_refused(options: str, reason: str) -> None:
     body = f"y = AveragePool <{options}> (x)"
     model = build(body, inputs="float[N,4,96,96] x", outputs="float[N,4,A,B] y")
     with pytest.raises(NotPolynomial, match=reason):
