@@ -88,7 +88,10 @@ class ArrayFile:
             if not start:
                 raise DataError(f"{path} cannot be read as .npz or .npy (it is empty)")
             if not start.startswith(ZIP):
-                raise DataError(f"{path} is not a .npz or .npy file of plain numbers")
+                raise DataError(
+                    f"{path} is neither .npz nor .npy; give one of these, a .csv file, or a folder "
+                    f"of images or .npz files"
+                )
             with zipfile.ZipFile(stream) as archive:
                 found = (n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy"))
                 return cls(path, tuple(dict.fromkeys(found)))

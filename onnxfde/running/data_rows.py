@@ -159,7 +159,7 @@ def require_range(
     """Raise DataError if values between these limits are not finite in the input's dtype."""
     low, high = limits
     if low.dtype.kind == "f" and not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values")
+        raise DataError(f"{source}: '{spec.name}' holds NaN or infinite values; fill or drop them")
     if spec.dtype.kind in "iu" and low.size:
         known = np.iinfo(spec.dtype)
         fits = int(low.min()) >= known.min and int(high.max()) <= known.max

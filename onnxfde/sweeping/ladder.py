@@ -121,6 +121,8 @@ def expanded(given: Sequence[Path]) -> Iterator[Path]:
 
 def swept_models(given: Sequence[Path], data: Path | None) -> tuple[SweptModel, ...]:
     """The models of a sweep, each with a name of its own and its data."""
+    if data is not None and "{" in str(data) and NAME_IN_PATH not in str(data):
+        raise UsageError(f"--data {data}: write {NAME_IN_PATH} where the model's name stands")
     models: dict[str, SweptModel] = {}
     for file in expanded(given):
         first = "model" if file.stem.lower() in RESERVED_NAMES else file.stem

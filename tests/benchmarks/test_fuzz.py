@@ -18,7 +18,7 @@ from benchmarks.fuzz.traps import traps
 from onnxfde.command.main import boundary_line
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = 16
+MUTATIONS = 8
 """One of each of the first models."""
 
 

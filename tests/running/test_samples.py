@@ -102,7 +102,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ("one.npy", two, "use .npz"),
         ("objects.npz", DYNAMIC, "plain numbers"),
         ("empty.npz", DYNAMIC, "cannot be read"),
-        ("text.npz", DYNAMIC, "plain numbers"),
+        ("text.npz", DYNAMIC, "give one of these, a .csv file, or a folder"),
         ("broken.npz", DYNAMIC, "cannot be read"),
         (".", DYNAMIC, "broken.npz cannot be read"),
     ):

@@ -215,6 +215,8 @@ def test_folders_and_globs_stand_for_their_files(models: list[Path]) -> None:
     assert [m.path for m in swept_models([folder / "net*.onnx"], None)] == models
     with pytest.raises(UsageError, match="no file has such a name"):
         swept_models([folder / "nothing*.onnx"], None)
+    with pytest.raises(UsageError, match=r"write {name} where"):
+        swept_models([folder], Path("data/{nam}.npz"))
 
 
 def test_a_folder_with_other_files_is_left_alone(models: list[Path], tmp_path: Path) -> None:
