@@ -38,7 +38,13 @@ def text_of(results: list[Result]) -> str:
     if any("failed" in result for result in results):
         return "failed"
     score, error = (mean(result[name] for result in results) for name in ("score", "error"))
-    return f"{score:.2%} ({error:.3f})" if score > 0.05 else f"{score:.3g} ({error:.3f})"
+    shown = f"{score:.2%}" if is_accuracy(mean(r["base"] for r in results)) else f"{score:.3g}"
+    return f"{shown} ({error:.3f})"
+
+
+def is_accuracy(base: float) -> bool:
+    """Whether an original's score is a share of rows that are right; else it is a squared error."""
+    return base > 0.05
 
 
 def left_percent(found: Found, nets: Iterable[str], size: str) -> str:
@@ -67,7 +73,8 @@ def base_text(found: Found, nets: tuple[str, ...]) -> str:
              and "base" in r]  # fmt: skip
     if not known:
         return "not run yet"
-    return f"{mean(known):.2%}" if mean(known) > 0.05 else f"MSE {mean(known):.4g}"
+    base = mean(known)
+    return f"{base:.2%}" if is_accuracy(base) else f"MSE {base:.4g}"
 
 
 def command_rows(found: Found) -> Iterator[tuple[str, str]]:
