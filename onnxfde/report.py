@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from onnxfde import __version__
 from onnxfde.graph.encrypted_cost import EncryptedCost
 from onnxfde.graph.match import Refusal
+from onnxfde.limits import LOSS_GOALS, GoalKind
 from onnxfde.options import Int8
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import Fold, LayerChange
@@ -22,6 +24,24 @@ STAGES = (
     "load", "match", "partition", "quotient", "fold", "certify", "int8", "verify", "save",
 )  # fmt: skip
 """Keys of `seconds`, in the order of the work."""
+
+LARGE_CHANGE = 0.1
+"""Relative L2 that counts as large where no ε says what is. Chosen: the default of --eps."""
+BEYOND_EPS = 1.5
+"""How far above the largest ε of a layer the whole model's error may be before it is remarked on:
+layers add up, and new rows differ. Chosen; not tuned."""
+
+
+def large_change(layer_eps: Iterable[float | None], goal: GoalKind | None) -> float:
+    """The relative L2 above which outputs changed a lot; none is, if the user set a limit to it.
+
+    >>> large_change([0.5, None], None), large_change([0.5], "error")
+    (0.75, inf)
+    """
+    if goal in LOSS_GOALS:
+        return math.inf
+    known = [eps for eps in layer_eps if eps]
+    return BEYOND_EPS * max(known, default=LARGE_CHANGE)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -16,16 +17,11 @@ from onnxfde.options import COUNTS
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
-from onnxfde.report import Quantized, Report
+from onnxfde.report import Quantized, Report, large_change
 from onnxfde.running.dead_leaves import DEAD_LEAVES
 from onnxfde.running.random_inputs import RANDOM_INPUTS
 from onnxfde.running.verification import Verification
 
-LARGE_ERROR = 0.1
-"""Relative L2 that counts as large where no ε says what is. Chosen: the default of --eps."""
-BEYOND_EPS = 1.5
-"""How far above the largest ε of a layer the whole model's error may be before a remedy is
-suggested: layers add up, and new rows differ. Chosen; not tuned."""
 SMALLER_EPS = "optimize with a smaller --eps"
 NO_INT8 = "optimize without --int8"
 LAYER_COLUMNS = tuple(LAYER_MEANINGS)
@@ -119,7 +115,9 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     if report.int8:
         show_int8(out, report.int8, files.is_ort(target))
     if report.verification:
-        show_verification(out, report.verification, cure=remedy(report), large=large_error(report))
+        kind = report.goal.kind if report.goal else None
+        large = large_change((layer.eps for layer in report.layers), kind)
+        show_verification(out, report.verification, cure=remedy(report), large=large)
     if report.assumed:
         print_line(out, f"assumed     {report.assumed}")
     if report.certificate:
@@ -173,12 +171,6 @@ def remedy(report: Report) -> str:
     return merging if merged > (report.verification.relative_l2 or 0.0) / 2 else NO_INT8
 
 
-def large_error(report: Report) -> float:
-    """The relative L2 above which a remedy is suggested."""
-    known = [layer.eps for layer in report.layers if layer.eps]
-    return BEYOND_EPS * max(known, default=LARGE_ERROR)
-
-
 def why_larger(report: Report, target: str) -> str | None:
     """Why the model or its file did not get smaller, if it did not."""
     if report.parameters.after > report.parameters.before:
@@ -204,7 +196,7 @@ def show_int8(out: Console, found: Quantized, as_ort: bool) -> None:
     if found.unmerged:
         print_line(out, f"not merged  {found.unmerged}")
     if found.merged:
-        show_verification(out, found.merged, "merged", cure="")
+        show_verification(out, found.merged, "merged")
     size = before_and_after(found.bytes.before, found.bytes.after)
     note = " as .onnx" if as_ort else ""
     print_line(out, f"int8        {found.mode}, {found.weights} weights; bytes {size}{note}")
@@ -240,8 +232,8 @@ def show_verification(
     out: Console,
     found: Verification,
     model: str = "measured",
-    cure: str = SMALLER_EPS,
-    large: float = BEYOND_EPS * LARGE_ERROR,
+    cure: str = "",
+    large: float = math.inf,
 ) -> None:
     """Print the errors of a model beside the original; `cure` says how to make them smaller."""
     if found.unverified:
@@ -268,7 +260,7 @@ def show_verification(
         print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
     if found.metric_remark:
         print_line(out, f"{'labels':<11} {found.metric_remark}")
-    if cure and found.relative_l2 is not None and found.relative_l2 > large:
+    if found.relative_l2 is not None and found.relative_l2 > large:
         print_line(
             out,
             f"The outputs changed by more than {large:.2g} of what they vary: {cure}"

@@ -96,7 +96,7 @@ def verify_command(
         write_json(json_file, strict_json(versioned(asdict(found) | verdict)))
     silent = quiet or json_file == STDOUT
     if not silent:
-        show_verification(console(), found, cure="")
+        show_verification(console(), found)
         show_times(console(), progress.seconds if verbose else {})
     if found.unverified and not silent:
         raise typer.Exit(1)

@@ -17,6 +17,10 @@ from onnxfde.pages.words import REPORT_PAGE, field_of, percent, units_word, whol
 
 TALLEST = 1.2
 """Errors above this are cut off: 1 is that of a constant output."""
+ITSELF = 0.95
+"""A layer that makes less than this share of its change has inherited the rest. Chosen."""
+FAR_ABOVE = 1.1
+"""How far above the estimate a change is explained. Chosen."""
 ROW_HEIGHT = (3.2, 9.0)
 """The least and the largest height of a row in the picture of weights."""
 PICTURE_HEIGHT = 240.0
@@ -36,7 +40,7 @@ def layer_cards(report: Mapping[str, Any], maps: Mapping[str, NeuronMap]) -> Mar
         return Markup("")
     text = (
         "A neuron (or channel) that does nearly the same as others can go, if the weights behind "
-        "it are adjusted. Here is what each layer gave, and what that cost there."
+        "it are adjusted. Here is what each layer gave, and how much of what it passes on changed."
     )
     return fill_in(REPORT_PAGE, "layers", text=text, cards=joined_markup(cards))
 
@@ -47,7 +51,7 @@ def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Mar
     before, after = (field_of(report, f"{path}.neurons_{when}") for when in ("before", "after"))
     change = field_of(report, f"{path}.measured_error", percent)
     parts = [before, " → ", after, f" {units_word(layer)}. What the layer passes on changes by "]
-    parts += [change, " of how much it varies."]
+    parts += [change, " of how much it varies", *own_words(report, number), "."]
     lossless = layer["neurons_lossless"]
     if lossless is not None and lossless < layer["neurons_before"]:
         exact = field_of(report, f"{path}.neurons_lossless")
@@ -58,6 +62,16 @@ def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Mar
     return fill_in(
         REPORT_PAGE, "layer", name=layer["name"], text=text, remark=remark, figures=figures
     )
+
+
+def own_words(report: Mapping[str, Any], number: int) -> Iterator[Markup | str]:
+    """What of its change a layer makes itself, where layers before it change its inputs."""
+    layer = report["layers"][number]
+    own, seen = layer["own_error"], layer["measured_error"]
+    if own is not None and seen is not None and own < ITSELF * seen:
+        yield " ("
+        yield field_of(report, f"layers.{number}.own_error", percent)
+        yield " by itself; the rest comes from layers before it)"
 
 
 def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
@@ -73,7 +87,7 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
     before, after, units = layer["neurons_before"], layer["neurons_after"], units_word(layer)
     if points[-1][0] < before:
         points.append((before, 0.0))
-    error = layer["error"] or 0.0
+    error = own_change(layer)
     top = min(max(top_of(y for _, y in points), top_of([error])), TALLEST)
     axes = Axes((0.0, before), (0.0, top), f"{units} left", "change of what the layer passes on")
     chosen = f"{whole_number(after)} {units}, {percent(error)}"
@@ -89,15 +103,22 @@ def frontier_figure(layer: Mapping[str, Any]) -> Iterator[Markup]:
     yield fill_in(REPORT_PAGE, "figure", picture=plot.drawn(), caption=caption)
 
 
+def own_change(layer: Mapping[str, Any]) -> float:
+    """By how much a layer itself changes what it passes on: measured, or else estimated."""
+    own = layer["own_error"]
+    return float((layer["error"] or 0.0) if own is None else own)
+
+
 def chosen_words(layer: Mapping[str, Any], units: str, quick: float) -> str:
     """What is said of the point that was chosen; `quick` is the estimate of the line there."""
-    seen, error = layer["measured_error"], layer["error"] or 0.0
-    said = f"What was chosen: {whole_number(layer['neurons_after'])} {units}"
-    if seen is None or seen == error:
-        return f"{said}, {percent(error)}."
-    said += f", {percent(error)} by the same kind of estimate, {percent(seen)} when measured."
+    error = own_change(layer)
+    how = "estimated too" if layer["own_error"] is None else "measured"
+    count = whole_number(layer["neurons_after"])
+    said = f"What was chosen: {count} {units}, {percent(error)} ({how})."
     if error < quick:
-        said += f" It lies below the line: a longer search found better {units}."
+        return f"{said} It lies below the line: a longer search found better {units}."
+    if error > FAR_ABOVE * quick:
+        return f"{said} It lies above the line: the estimate was too good."
     return said
 
 
@@ -109,7 +130,7 @@ def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Ma
     rows, columns = found.weights.shape
     if rows < found.neurons:
         shown += (
-            f" Other groups are left out ({rows} of {whole_number(found.neurons)} rows are shown)."
+            f" Only the largest groups are shown ({rows} of {whole_number(found.neurons)} rows)."
         )
     if columns < found.inputs:
         every = whole_number(found.inputs)
@@ -120,6 +141,7 @@ def map_figure(layer: Mapping[str, Any], found: NeuronMap | None) -> Iterator[Ma
         units=units_word(layer),
         neurons=whole_number(found.neurons),
         left=whole_number(layer["neurons_after"]),
+        mean=percent(float(np.mean(found.similarity))),
         kept=Markup("") if found.kept is None else fill_in(REPORT_PAGE, "kept_caption"),
         shown=shown,
     )
@@ -150,7 +172,7 @@ def heat_map(layer: Mapping[str, Any], found: NeuronMap) -> Markup:
         f"{len(set(found.groups.tolist()))} groups; on average each is {mean:.2f} correlated with "
         "the one that is left"
     )
-    title = f"{layer['name']}: which {units_word(layer)} do the same"
+    title = f"{layer['name']}: which {units_word(layer)} resemble each other"
     return svg_of(title, told, joined_markup(parts), height + 20)
 
 

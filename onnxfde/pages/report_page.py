@@ -34,7 +34,7 @@ from onnxfde.pages.words import (
     units_word,
     whole_number,
 )
-from onnxfde.report import Report, finite, strict_json
+from onnxfde.report import Report, finite, large_change, strict_json
 
 NO_PROOF = "No proof was asked for, or it would have taken long: --certify asks for one."
 NO_PROOF_IN_8_BITS = "Nothing: there is no proof for models in 8 bits."
@@ -42,7 +42,14 @@ PROVEN = (
     "For no input in the range below do the two models differ by more than is proven here, if they "
     "are computed exactly. Computers round, which may add about "
 )
-LITTLE_USE = " That is more than an output varies by itself: it is true, but of little use here."
+LITTLE_USE = (
+    "For no input in the range below do the two models differ by more than is proven here; but "
+    "that is more than the outputs vary by themselves, so it is of little use."
+)
+SOME_OF_LITTLE_USE = " Where it is more than the output varies by itself, it is of little use."
+CHANGED_A_LOT = "The outputs changed a lot, by more than {} of how much they vary. "
+NOT_SCORED = "Whether the answers are still right was not measured: the data has no labels."
+SCORED = "See above what that does to the {}."
 DATA_BOX = "range of the data"
 DATA_BOX_WORDS = "range of the data (between the smallest and the largest value of each number)"
 SETTING_WORDS = {
@@ -176,23 +183,26 @@ def tile_list(report: Mapping[str, Any]) -> Markup:
         (left_percent(report["bytes"]), "of the file's bytes are left"),
     ]
     if report["multiply_adds"]:
-        shown.append((left_percent(report["multiply_adds"]), "of the work of one run is left"))
+        shown.append(
+            (left_percent(report["multiply_adds"]), "of the multiply-adds of one run are left")
+        )
     if found.get("relative_l2") is not None:
         change = field_of(report, "verification.relative_l2", percent)
         shown.append((change, "change of the outputs (counted as said below)"))
     if found.get("metric_after") is not None:
         after = field_of(report, "verification.metric_after", score_format(found))
         before = score_format(found)(found["metric_before"])
-        shown.append((after, f"{score_name(found)}, was {before}"))
+        rows = whole_number(found["samples"])
+        shown.append((after, f"{score_name(found)} on {rows} inputs, was {before}"))
     parts = [fill_in(REPORT_PAGE, "tile", value=value, text=text) for value, text in shown]
     return fill_in(REPORT_PAGE, "tiles", tiles=joined_markup(parts))
 
 
 def size_rows(report: Mapping[str, Any]) -> Markup:
     """The rows of the table of sizes."""
-    names = {"parameters": "parameters (weights and offsets)", "bytes": "bytes of the file"}
+    names = {"parameters": "parameters (weights and biases)", "bytes": "bytes of the file"}
     if report["multiply_adds"]:
-        names["multiply_adds"] = "work of one run (multiplications, each with an addition)"
+        names["multiply_adds"] = "multiply-adds of one run (multiplications, each with an addition)"
     rows = [
         fill_in(
             REPORT_PAGE,
@@ -221,11 +231,21 @@ def remark_lines(report: Mapping[str, Any]) -> Markup:
     if report["assumed"]:
         said.append(f"No real inputs were given. It was assumed: {report['assumed']}.")
     found = report["verification"]
+    said += large_change_words(report)
     if found and found["metric_remark"]:
         said.append(found["metric_remark"])
     if report["int8"] and report["int8"]["unmerged"]:
         said.append(f"Only rounded to 8 bits: {report['int8']['unmerged']}.")
     return joined_markup(fill_in(REPORT_PAGE, "remark", text=text) for text in said)
+
+
+def large_change_words(report: Mapping[str, Any]) -> Iterator[str]:
+    """A warning if the outputs changed more than they should."""
+    found, goal = report["verification"] or {}, report["goal"] or {}
+    large = large_change((layer["eps"] for layer in report["layers"]), goal.get("kind"))
+    if (found.get("relative_l2") or 0.0) > large:
+        scored = SCORED.format(score_name(found)) if found["metric"] else NOT_SCORED
+        yield CHANGED_A_LOT.format(percent(large)) + scored
 
 
 def changes_section(report: Mapping[str, Any]) -> Markup:
@@ -295,8 +315,9 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
     loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
     rounding = field_of(report, "certificate.rounding", small)
-    words = joined_markup([PROVEN, rounding, ".", LITTLE_USE if loose else ""])
-    return fill_in(REPORT_PAGE, "certificate", text=words, table=table)
+    words = joined_markup([PROVEN, rounding, ".", SOME_OF_LITTLE_USE if loose else ""])
+    useless = len(loose) == len(found["outputs"])
+    return fill_in(REPORT_PAGE, "certificate", text=LITTLE_USE if useless else words, table=table)
 
 
 def refused_section(report: Mapping[str, Any]) -> Markup:

@@ -28,7 +28,7 @@ NOTHING_LEFT = "No layer can be made smaller beyond what changes nothing."
 def spending_section(report: Mapping[str, Any]) -> Markup:
     """How a target was met, if there is one."""
     goal = report["goal"]
-    if not goal:
+    if not goal or report["unchanged"]:
         return Markup("")
     parts = joined_markup([*limit_words(report), " ", *tries_words(report)])
     return fill_in(REPORT_PAGE, "spending", text=parts, table=spending_table(report))

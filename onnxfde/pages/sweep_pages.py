@@ -193,13 +193,13 @@ def lead(done: ModelSweep) -> Iterator[str]:
         assert done.original is not None
         before, after = percent(done.original.metric_value or 0), percent(row.metric_value or 0)
         yield (
-            f"The smallest that loses at most one point of accuracy has "
+            f"The smallest of them that loses at most one point of accuracy has "
             f"{percent(done.left(row) or 0)} of the {size}: accuracy goes from {before} to {after}."
         )
     if row := done.with_small_change:
         yield (
-            f"The smallest whose outputs change by at most {percent(SMALL_CHANGE)} of how much "
-            f"they vary has {percent(done.left(row) or 0)} of the {size}: they change by "
+            f"The smallest of them whose outputs change by at most {percent(SMALL_CHANGE)} of how "
+            f"much they vary has {percent(done.left(row) or 0)} of the {size}: they change by "
             f"{percent(row.relative_l2 or 0)}."
         )
 

@@ -246,7 +246,7 @@ def test_the_bound_that_is_shown_has_the_rounding_in_it(model: Path) -> None:
 def test_an_error_is_large_compared_with_eps(
     model: Path, monkeypatch: pytest.MonkeyPatch, eps: str, warned: bool
 ) -> None:
-    monkeypatch.setattr("onnxfde.command.report_table.BEYOND_EPS", 1.5 if not warned else 1e-6)
+    monkeypatch.setattr("onnxfde.report.BEYOND_EPS", 1.5 if not warned else 1e-6)
     done = run("optimize", model, model.with_name("o.onnx"), "--eps", eps, "--quotient", "refit")
     assert ("The outputs changed by more than" in done.stdout) == warned
 

@@ -15,8 +15,9 @@ import onnx
 import pytest
 
 from onnxfde.demo import demo_data, demo_model
+from onnxfde.pages.layer_cards import chosen_words, own_words
 from onnxfde.pages.markup import template_text
-from onnxfde.pages.report_page import certificate_section
+from onnxfde.pages.report_page import ReportPage, certificate_section
 from onnxfde.pages.spending_section import spending_section
 from onnxfde.pages.words import asked, percent
 from tests.command.running import run
@@ -105,13 +106,55 @@ def test_the_histogram_is_told_by_its_median_and_its_largest_change(
     assert [found for found in page.named("svg") if told in (found["aria-label"] or "")]
 
 
+def test_outputs_that_changed_a_lot_are_warned_of(made: Path) -> None:
+    report = json.loads((made / "r.json").read_text())
+    page = ReportPage("m", "command")
+    assert "changed a lot" not in page.of_fields(report)
+    report["goal"] = None
+    report["verification"] |= {"relative_l2": 0.3}
+    assert "how much they vary. See above what that does to the accuracy." in page.of_fields(report)
+    report["verification"] |= {"metric": None, "metric_before": None, "metric_after": None}
+    assert "the data has no labels" in page.of_fields(report)
+
+
+@pytest.mark.parametrize(("bound", "useless"), [(0.5, False), (2.0, True)])
+def test_a_proof_that_says_little_is_called_that(bound: float, useless: bool) -> None:
+    output = {"name": "y", "bound": bound, "measured_max": 0.1, "spread": 1.0}
+    found = {"unavailable": None, "outputs": [output], "box": "range", "rounding": 3e5}
+    text = certificate_section({"certificate": found, "int8": None})
+    assert ("of little use" in text) == useless
+    assert ("Computers round" in text) != useless
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (0.05, "5 % (measured). It lies below the line"),
+        (0.2, "20 % (measured). It lies above the line"),
+        (None, "10 % (estimated too)."),
+    ],
+)
+def test_the_chosen_point_is_the_layers_own_change(own: float | None, words: str) -> None:
+    layer = {"neurons_after": 3, "own_error": own, "error": 0.1, "measured_error": 0.3}
+    said = chosen_words(layer, "neurons", 0.1).replace("\N{NO-BREAK SPACE}", " ")
+    assert said.startswith(f"What was chosen: 3 neurons, {words}")
+
+
+def test_what_a_layer_inherits_is_told_apart() -> None:
+    layers = [{"own_error": 0.1, "measured_error": 0.2}, {"own_error": 0.2, "measured_error": 0.2}]
+    first, second = ("".join(own_words({"layers": layers}, number)) for number in (0, 1))
+    assert "by itself; the rest comes from layers before it" in first
+    assert not second
+
+
 def spent_on(kind: str, **fields: Any) -> dict[str, Any]:
     """A report of a run with a target, as far as the section about it goes."""
     layer = {"name": "<one>", "before": 8, "after": 5, "error_share": 0.75, "saving_share": 0.25}
     goal = {"kind": kind, "limit": 0.05, "reached": 0.04, "as_share": False, "tries": 2}
     goal |= {"chosen_by": 0.03, "spent": [layer], **fields}
     layers = [{"name": "<one>", "neurons_before": 8}]
-    return {"goal": goal, "layers": layers, "verification": {"metric": "accuracy"}}
+    known = {"unchanged": None, "verification": {"metric": "accuracy"}}
+    return {"goal": goal, "layers": layers, **known}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +162,7 @@ def spent_on(kind: str, **fields: Any) -> dict[str, Any]:
     [
         (spent_on("error"), "at most 5 % change of the outputs. Reached: 4 %"),
         (spent_on("error"), "2 networks were made and measured, and the best that keeps the"),
-        (spent_on("error"), "share of the parameters that are saved"),
+        (spent_on("error"), "share of the parameters that layers save"),
         (spent_on("error"), "<one> 8 5 75 % 25 %"),
         (spent_on("error", tries=1), "1 network was made and measured."),
         (spent_on("error", spent=[], tries=0), "No layer can be made smaller beyond"),
@@ -128,7 +171,7 @@ def spent_on(kind: str, **fields: Any) -> dict[str, Any]:
         (spent_on("params", spent=[], tries=0), "It was enough to remove what the network can do"),
         (spent_on("latency", limit=2.5), "at most 2.5 ms for one run"),
         (spent_on("latency", as_share=True), "at most 5 % of the original's time"),
-        (spent_on("latency"), "share of the multiply-adds that are saved"),
+        (spent_on("latency"), "share of the multiply-adds that layers save"),
     ],
 )  # fmt: skip
 def test_a_target_says_how_it_was_met(report: dict[str, Any], words: str) -> None:
