@@ -116,7 +116,7 @@ def chosen_words(layer: Mapping[str, Any], units: str, quick: float) -> str:
     count = whole_number(layer["neurons_after"])
     said = f"What was chosen: {count} {units}, {percent(error)} ({how})."
     if error < quick:
-        return f"{said} It lies below the line: a longer search found better {units}."
+        return f"{said} It lies below the line: it does better than the quick method's estimate."
     if error > FAR_ABOVE * quick:
         return f"{said} It lies above the line: the estimate was too good."
     return said
