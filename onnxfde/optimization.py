@@ -21,7 +21,7 @@ from typing import Any
 from onnxfde import __version__
 from onnxfde.deadline import Deadline
 from onnxfde.errors import DataError, VerificationError
-from onnxfde.goals import judged_goal, latency_of
+from onnxfde.goals import judged_goal, latency_of, written_goal
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.encrypted_cost import encrypted_cost
@@ -90,8 +90,10 @@ class Result:
         target, start = Path(os.path.realpath(path)), time.perf_counter()
         with saving(target, self.source, self.data) as stage:
             report = self.staged(stage)
+            goal = written_goal(report.goal, report.bytes.after)
             seconds = {**report.seconds, "save": time.perf_counter() - start}
-            report = replace(report, weight_files=stage.other_names(), seconds=seconds)
+            others = stage.other_names()
+            report = replace(report, goal=goal, weight_files=others, seconds=seconds)
             if report_file is not None:
                 stage.write_beside(Path(report_file), report.to_json())
             for page, text in (pages or {}).items():
@@ -295,6 +297,8 @@ class Optimization:
         except VerificationError as reason:
             raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
         require_sense(compared.verification, before.verification, compared.before, compared.after)
+        verdict = self.context.inputs.verdict
+        goal = before.goal and judged_goal(before.goal, compared, verdict, in_8_bits=True)
         found = Quantized(
             mode=quantize.mode,
             weights=result.small_weights,
@@ -306,6 +310,7 @@ class Optimization:
             before,
             bytes=Change(before.bytes.before, found.bytes.after),
             verification=compared.verification,
+            goal=goal,
             int8=found,
             unchanged=None,
             encrypted=None,

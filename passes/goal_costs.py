@@ -44,7 +44,7 @@ def allowed_size(kind: str, limit: Limit, original: Graph) -> int:
     if isinstance(limit, int) and limit <= 100 and size > HARDLY_ANY * limit:
         raise OptionError(
             f"--max-{kind} {limit} would leave {limit} of {size:,} {UNITS[kind]}: for {limit} % "
-            f"give {limit}%"
+            f"give {limit}% (in Python {limit / 100:g})"
         )
     return limit_of(limit, size)
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from onnxfde.errors import GoalMissed, OptionError
 from onnxfde.graph.model import Graph
+from onnxfde.graph.saving import outside_bytes
 from onnxfde.limits import LOSS_GOALS, SIZE_GOALS, GoalKind, Limit, latency_limit
+from onnxfde.neurons.spending import Spending
 from onnxfde.numbers import Indices
-from onnxfde.passes.goal_costs import allowed_size, refuse_too_little, size_of_model
+from onnxfde.passes.goal_costs import UNITS, allowed_size, refuse_too_little, size_of_model
 from onnxfde.passes.goal_outcome import GoalOutcome, spent
 from onnxfde.passes.goal_search import GoalSearch
 from onnxfde.passes.loss_search import AIM, LARGEST_STEP, LossChooser, LossSearch
@@ -31,8 +33,9 @@ SIZE_TRIES = 4
 WASTED = 0.02
 """The share of a size that is worth another try, if what it was expected to be was too much by
 that. Chosen; not tuned."""
-NOTED_SHARE = 0.9
-"""A smaller share of an allowed size, because of multiples, is remarked on. Chosen."""
+USED_SHARE = 0.9
+"""Multiples that run fast are given up where they would use a smaller share of an allowed size.
+Chosen."""
 FIXED_TIME = "most of the time is not spent in layers that can be made smaller:"
 NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
 LATENCY_TRIES = 6
@@ -71,7 +74,9 @@ class GoalMerging:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
         if not search.axes:
             raise OptionError(f"--max-{self.kind} {limit:,}: {NO_AXES}, {size:,} are left")
-        spending, aim = search.spending(self.kind), float(limit - self.added(search))
+        added = self.added(search.lossless, search)
+        aim = float(limit - added)
+        spending = self.closest(search, aim)
         best: tuple[Indices, PassResult, int] | None = None
         for tries in range(1, SIZE_TRIES + 1):
             counts = spending.under(aim)
@@ -83,23 +88,36 @@ class GoalMerging:
                 best = counts, found, size
             if best is not None and (tries > 1 or too_much <= WASTED * limit):
                 counts, found, size = best
-                if size < NOTED_SHARE * limit and max(spending.steps) > 1:
-                    search.context.progress.note(
-                        f"note: channels are left in multiples of {max(spending.steps)}, which "
-                        f"run faster; --align 1 comes closer to --max-{self.kind}"
-                    )
                 steps = spent(search, spending, counts)
                 return found, GoalOutcome(self.kind, limit, size, tries, steps)
             aim = limit + too_much
         raise GoalMissed(f"--max-{self.kind} {limit:,} was not reached: {size:,} are left")
 
-    def added(self, search: GoalSearch) -> int:
-        """What the file of a result has beside the model."""
-        return search.context.stamp_bytes
+    def closest(self, search: GoalSearch, aim: float) -> Spending:
+        """Multiples of channels that run fast; smaller ones where these leave far too little."""
+        fast = found = search.spending(self.kind)
+        while max(found.steps) > 1 and found.cost(found.under(aim)) < USED_SHARE * aim:
+            if self.merge.align is not None:
+                break
+            found = found.finer
+        if found is not fast:
+            multiple, left = max(fast.steps), found.cost(fast.under(aim))
+            search.context.progress.note(
+                f"note: multiples of {multiple} channels, which run faster (--align {multiple}), "
+                f"would leave only {left:,.0f} {UNITS[self.kind]}"
+            )
+        return found
+
+    def added(self, found: PassResult, search: GoalSearch) -> int:
+        """What the files of a result have beside the model."""
+        if self.kind != "bytes":
+            return 0
+        beside = outside_bytes(found.graph.model, search.original.model)
+        return search.context.stamp_bytes + beside
 
     def stored_size(self, found: PassResult, search: GoalSearch) -> int:
         """The size of a result as it is written."""
-        return size_of_model(self.kind, found.graph) + self.added(search) * found.changed
+        return size_of_model(self.kind, found.graph) + self.added(found, search) * found.changed
 
     def within_latency(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a time that is allowed."""

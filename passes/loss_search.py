@@ -115,8 +115,8 @@ class LossSearch:
         loss, worst = self.chooser.judged(result.graph)
         found = Attempt(self.search.counts_of(result), result, loss, worst)
         self.search.context.progress.note(
-            f"note: try {number + 1}: {self.spending.cost(found.counts):,.0f} parameters, loss "
-            f"{found.value:.3g} (at most {worst:.3g}) of {self.limit:g}"
+            f"note: try {number + 1}: {self.spending.cost(found.counts):,.0f} parameters lose "
+            f"{found.value:.3g}, on other rows up to {worst:.3g}; {self.limit:g} is allowed"
         )
         return found
 

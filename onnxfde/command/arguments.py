@@ -107,7 +107,9 @@ def parse_names(inputs: list[str] | None) -> dict[str, str]:
     return found
 
 
-def parse_share(text: str | None, name: str = "--keep") -> float | None:
+def parse_share(
+    text: str | None, name: str = "--keep", wanted: str = "a share such as 25% or 0.25"
+) -> float | None:
     """`25%` or `0.25` as a fraction.
 
     >>> parse_share("25%"), parse_share("0.25")
@@ -118,7 +120,7 @@ def parse_share(text: str | None, name: str = "--keep") -> float | None:
     try:
         share = float(text.removesuffix("%"))
     except ValueError:
-        raise UsageError(f"{name} {text}: give a share such as 25% or 0.25") from None
+        raise UsageError(f"{name} {text}: give {wanted}") from None
     if text.endswith("%") and share > 100:
         raise UsageError(f"{name} {text}: more than 100 %")
     return share / 100 if text.endswith("%") else share
@@ -131,7 +133,9 @@ def parse_limit(text: str | None, name: str) -> Limit | None:
     (20000000, 0.5)
     """
     plain = (text or "").replace("_", "").replace(",", "")
-    return int(plain) if plain.isdecimal() else parse_share(text, name)
+    if plain.isdecimal():
+        return int(plain)
+    return parse_share(text, name, "a whole number such as 20000, or a share such as 25%")
 
 
 def parse_points(text: str | None) -> float | None:

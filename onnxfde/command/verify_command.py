@@ -17,6 +17,7 @@ from onnxfde.command.arguments import (
     Quiet,
     Verbose,
     parse_names,
+    parse_share,
     range_of,
 )
 from onnxfde.command.ascii_fallback import say
@@ -50,11 +51,11 @@ def verify_command(
     labels: Labels = None,
     input_range: InputRange = None,
     tolerance: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             metavar="R",
-            help="Exit with 1 if the relative L2 error is larger (for constant outputs: the "
-            "largest change).",
+            help="Exit with 1 if the relative L2 error is larger, 0.05 or 5% (for constant "
+            "outputs: the largest change).",
         ),
     ] = None,
     json_file: JsonFile = None,
@@ -75,7 +76,8 @@ def verify_command(
         from onnxfde.command.terminal import console
         from onnxfde.report import strict_json, versioned
 
-    if tolerance is not None and not tolerance >= 0:
+    most = parse_share(tolerance, "--tolerance", "a number such as 0.05, or 5%")
+    if most is not None and not most >= 0:
         raise UsageError(f"--tolerance {tolerance} is not a number ≥ 0")
     with interruptible(json_file):
         refuse_outputs((model, other), data, json_file)
@@ -91,8 +93,8 @@ def verify_command(
                 input_range=limits,
                 progress=progress,
             )
-        fault = why_failed(found, tolerance)
-        verdict = {"tolerance": tolerance, "passed": fault is None}
+        fault = why_failed(found, most)
+        verdict = {"tolerance": most, "passed": fault is None}
         write_json(json_file, strict_json(versioned(asdict(found) | verdict)))
     silent = quiet or json_file == STDOUT
     if not silent:
@@ -103,8 +105,8 @@ def verify_command(
     if fault:
         say(f"onnxfde: {fault}", err=True)
         raise typer.Exit(1)
-    if tolerance is not None and not silent:
-        say(f"within the tolerance {tolerance:g}")
+    if most is not None and not silent:
+        say(f"within the tolerance {most:g}")
 
 
 def why_failed(found: Verification, tolerance: float | None) -> str | None:

@@ -17,6 +17,7 @@ from onnxfde.graph.activation_patterns import activation_of, added_bias
 from onnxfde.graph.affine_maps import NoMatch, normalization_steps
 from onnxfde.graph.axes import Axis, Inner, Port
 from onnxfde.graph.axis_readers import reader_bias, reader_matrix
+from onnxfde.graph.axis_steps import Step
 from onnxfde.graph.edit_axes import weight_type, write_producer, write_product, write_reader
 from onnxfde.graph.find_axes import producer_rows
 from onnxfde.graph.function_reading import function_of
@@ -193,7 +194,7 @@ def inner_operation(graph: Graph, inner: Inner, units: int, size: Size) -> Opera
         return OPERATIONS[op(node)](graph, node, units, size)
     activation = None if added_bias(node) else activation_of(graph, node)
     if activation is None:
-        raise NoMatch(f"{op(node)} '{label(node)}' is not followed by a descent")
+        raise NoMatch(f"minimal does not know {op(node)} '{label(node)}'")
     numbers = tuple(array_at(graph, node, 1 + i).ravel() for i in range(activation.parameters))
     return Activated(activation, tuple(np.broadcast_to(a, units) for a in numbers))
 
@@ -203,7 +204,7 @@ def constant_step(graph: Graph, inner: Inner, units: int) -> ScaleShift:
     node, ones = inner.node, np.ones(units)
     (place,) = (i for i, name in enumerate(node.input) if graph.is_constant(name))
     if op(node) == "Div" and place == 0:
-        raise NoMatch(f"{op(node)} '{label(node)}' is not followed by a descent")
+        raise NoMatch(f"minimal does not know {op(node)} '{label(node)}' of a constant")
     numbers = array_at(graph, node, place)
     if numbers.size not in (1, units) or (numbers.size > 1 and not inner.ports):
         raise NoMatch(f"{op(node)} '{label(node)}' has other numbers than one for each channel")
@@ -220,6 +221,16 @@ def normalization(graph: Graph, node: NodeProto, units: int, size: Size) -> Oper
     """BatchNormalization as a factor and a shift."""
     (_, shift), (factor, term) = normalization_steps(graph, node, units)
     return ScaleShift(single(factor), single(factor * shift + term))
+
+
+def mean_operation(graph: Graph, node: NodeProto, units: int, size: Size) -> Operation:
+    """A mean over all positions of a map, as exporters spell a global pool."""
+    axes = Step(graph, node, {}, units).integers("axes", 1) or []
+    of_maps = {axis % 4 for axis in axes} == {2, 3}
+    of_signals = axes == [-1] and size[0] == 1
+    if not (of_maps or of_signals):
+        raise NoMatch(f"minimal does not know {op(node)} '{label(node)}' over axes {axes}")
+    return GlobalAverage()
 
 
 def pool_operation(make: Callable[..., Operation]) -> Callable[..., Operation]:
@@ -239,6 +250,7 @@ OPERATIONS: dict[str, Callable[[Graph, NodeProto, int, Size], Operation]] = {
     "BatchNormalization": normalization,
     "AveragePool": pool_operation(AveragePool),
     "MaxPool": pool_operation(MaxPool),
+    "ReduceMean": mean_operation,
     "GlobalAveragePool": lambda graph, node, units, size: GlobalAverage(),
 }
 """What a node between producer and reader is in a chain, besides activations."""

@@ -213,10 +213,22 @@ def whole_tensor(tensor: TensorProto, folder: Path) -> list[Piece]:
 
 def whole_model(model: ModelProto, folder: Path | None) -> ModelProto:
     """The model itself or, if tensors of it are in the file that it was read from, a whole copy."""
-    if not any(map(is_in_model_file, external_tensors(model))):
+    return with_tensors_inside(model, folder, is_in_model_file)
+
+
+def in_one_piece(model: ModelProto, folder: Path | None) -> ModelProto:
+    """The model itself or, if tensors of it are in any file, a copy that needs none."""
+    return with_tensors_inside(model, folder, lambda _: True)
+
+
+def with_tensors_inside(
+    model: ModelProto, folder: Path | None, wanted: Callable[[TensorProto], bool]
+) -> ModelProto:
+    """The model itself or, if it has external tensors that are wanted, a copy with them inside."""
+    if not any(map(wanted, external_tensors(model))):
         return model
     copy = copy_of(model)
-    for tensor in filter(is_in_model_file, external_tensors(copy)):
+    for tensor in filter(wanted, external_tensors(copy)):
         raw = read_external(tensor, folder or Path())
         take_inside(tensor)
         tensor.raw_data = raw

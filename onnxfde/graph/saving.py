@@ -33,12 +33,16 @@ from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.staging import Stage, staged
 from onnxfde.graph.tensors import copy_of, keyed_tensors, outside_tensors
 
+EXTERNAL = TensorProto.EXTERNAL
 KERNEL_CHUNK = 1 << 30
 """Bytes that the system is asked to copy at a time; it may copy fewer."""
 ALIGNMENT = 64
 """Tensors in a data file start at multiples of this: a cache line. Chosen; not measured."""
 SMALL_TENSOR = 1024
 """Bytes from which a new tensor goes to the data file: the default of `onnx.save_model`."""
+ENTRY_BYTES = 100
+"""What a model says of an external tensor: the file's name, here of 40 letters, where in the file
+it is, and how long. Counted."""
 HASH_DIGITS = 16
 """Digits of the hash in the name of a data file: 64 bits, so that no two versions share a name."""
 
@@ -97,7 +101,7 @@ def stage_model(stage: Stage, model: ModelProto, original: Original) -> str:
         model = copy_of(model)
         if original.path is not None and same_file(stage.path, original.path):
             stage_new_data(stage, model, original)
-        else:
+        elif any(outside(model, original.graph.model)):
             data = Path(f"{stage.path}.data")
             stage.check([data])
             with stage.open(data) as stream:
@@ -149,6 +153,14 @@ def move_all_out(
     return moved
 
 
+def outside_bytes(model: ModelProto, original: ModelProto) -> int:
+    """About how many bytes it takes to name and align the weights that leave a changed model."""
+    if not any(outside_tensors(original)):
+        return 0
+    moved = [len(t.raw_data) for t in outside(model, original) if t.data_location != EXTERNAL]
+    return sum(ENTRY_BYTES + -size % ALIGNMENT for size in moved)
+
+
 def name_in_model(name: str) -> str:
     """The name of a data file, which a model stores in UTF-8."""
     try:
@@ -170,7 +182,7 @@ def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
         if is_in_model_file(tensor) or is_in_model_file(old):
             continue
         large_and_new = key not in known and len(tensor.raw_data) >= SMALL_TENSOR
-        if TensorProto.EXTERNAL in (tensor.data_location, old.data_location) or large_and_new:
+        if EXTERNAL in (tensor.data_location, old.data_location) or large_and_new:
             yield tensor
 
 
@@ -178,7 +190,7 @@ def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) ->
     """Append one tensor's bytes to the new data file and point the tensor there."""
     stream.write(b"\0" * (-stream.tell() % ALIGNMENT))
     offset = stream.tell()
-    if tensor.data_location == TensorProto.EXTERNAL:
+    if tensor.data_location == EXTERNAL:
         place = locate(tensor, folder)
         copy_bytes(place.file, stream, place.offset, place.length)
     else:

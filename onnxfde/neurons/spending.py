@@ -85,6 +85,11 @@ class Spending:
         return cls(curves, cost, steps or [1] * len(curves))
 
     @property
+    def finer(self) -> Spending:
+        """The same in steps half as large."""
+        return replace(self, steps=[max(step // 2, 1) for step in self.steps])
+
+    @property
     def whole(self) -> Indices:
         """All units."""
         return np.array([len(curve) - 1 for curve in self.curves], dtype=np.intp)

@@ -101,8 +101,12 @@ class ImageFolder:
 
     @property
     def labels(self) -> Array | None:
-        """The number of the class of each image, if they have classes."""
-        number = {name: i for i, name in enumerate(self.classes)}
+        """The number of the class of each image, if they have classes.
+
+        Subfolders that are called by numbers have these numbers, others those of their order.
+        """
+        named = all(name.isdecimal() for name in self.classes)
+        number = {name: int(name) if named else i for i, name in enumerate(self.classes)}
         if not number:
             return None
         return np.array([number[f.relative_to(self.folder).parts[0]] for f in self.files])

@@ -128,7 +128,7 @@ def remark_on_rows(rows: FloatArray) -> str | None:
         return None
     return (
         f"its {inputs} inputs were measured on {count} rows only, and the error on other rows may "
-        f"be much larger: give at least {enough}"
+        f"be much larger: give more rows ({enough} to measure, beside those that are kept)"
     )
 
 

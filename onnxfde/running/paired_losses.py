@@ -22,7 +22,7 @@ import numpy as np
 
 from onnxfde.errors import DataError
 from onnxfde.numbers import Array, FloatArray
-from onnxfde.running.label_scores import as_classes, scaled, strange_classes
+from onnxfde.running.label_scores import as_classes, guessing, scaled, strange_classes
 from onnxfde.running.outputs import is_floating
 from onnxfde.running.verification import deviations, difference, flat
 
@@ -77,9 +77,10 @@ def drop_loss(before: list[Array], after: list[Array], labels: Array | None) -> 
     for old, new in zip(before, after, strict=True):
         classes = as_classes(labels, old.shape[1]) if old.ndim == 2 else None
         if classes is not None and old.dtype.kind in "fiu":
-            if fault := strange_classes(classes, old.shape[1]):
-                raise DataError(f"--max-drop: {fault}")
             hits = [(a.argmax(axis=1) == classes).astype(np.float64) for a in (old, new)]
+            right, count = float(hits[0].mean()), old.shape[1]
+            if fault := strange_classes(classes, count) or guessing(right, count, len(old)):
+                raise DataError(f"--max-drop: {fault}")
             return points_lost(hits[0] - hits[1])
         if is_floating(old) and old.size == labels.size:
             return squared_rise(old, new, labels.reshape(old.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from onnxfde import goals
 from onnxfde.running import paired_losses
 from tests.command.running import run
+from tests.models import outputs_of
 from tests.passes.test_goal_merging import chain, rows
 
 REFIT = ("--quotient", "refit")
@@ -20,7 +22,8 @@ REFIT = ("--quotient", "refit")
 def files(tmp_path: Path) -> tuple[Path, Path, Path]:
     """A model, its data, and where the result goes."""
     onnx.save(chain(), tmp_path / "in.onnx")
-    np.savez(tmp_path / "rows.npz", x=rows(600), labels=np.arange(600) % 3)
+    labels = outputs_of(chain(), rows(600))[0].argmax(axis=1)
+    np.savez(tmp_path / "rows.npz", x=rows(600), labels=labels)
     return tmp_path / "in.onnx", tmp_path / "rows.npz", tmp_path / "out.onnx"
 
 
@@ -62,6 +65,43 @@ def test_nothing_is_written_if_a_time_is_not_met(
     assert not out.exists()
     assert "first 24 → 1, second 16 → 1 it takes" in done.stderr
     assert "ms; nothing was written" in done.stderr
+
+
+def test_an_error_holds_for_the_file_that_is_written(files: tuple[Path, Path, Path]) -> None:
+    model, data, out = files
+    words = ("--data", data, "--max-error", "0.002", "--int8", "dynamic", *REFIT)
+    done = run("optimize", model, out, *words)
+    assert done.exit_code == 1
+    assert not out.exists()
+    assert "--max-error 0.002 was not met: in 8 bits 0.0" in done.stderr
+    assert "leave out --int8, or allow more" in done.stderr
+
+
+def test_a_loss_that_was_allowed_is_not_called_large(files: tuple[Path, Path, Path]) -> None:
+    model, data, out = files
+    done = run("optimize", model, out, "--data", data, "--max-error", "50%", *REFIT)
+    assert done.exit_code == 0, done.stderr
+    assert "The outputs changed by more than" not in done.stdout
+
+
+def test_a_time_is_measured_of_models_with_external_weights(
+    files: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(goals, "TIMED_SECONDS", 0.0)
+    model, data, out = files
+    outside = model.with_name("outside.onnx")
+    onnx.save(deepcopy(chain()), outside, save_as_external_data=True, size_threshold=0)
+    done = run("optimize", outside, out, "--data", data, "--max-latency", "0.000001", *REFIT)
+    assert "first 24 → 1, second 16 → 1 it takes" in done.stderr
+
+
+def test_labels_that_the_original_guesses_are_refused(files: tuple[Path, Path, Path]) -> None:
+    model, data, out = files
+    np.savez(data, x=rows(600), y=np.arange(600) % 3)
+    done = run("optimize", model, out, "--data", data, "--max-drop", "20", *REFIT)
+    assert done.exit_code == 1
+    assert "--max-drop: the original is right on" in done.stderr
+    assert "hardly more than by chance" in done.stderr
 
 
 def test_labels_have_any_name(files: tuple[Path, Path, Path]) -> None:

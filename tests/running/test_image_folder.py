@@ -154,6 +154,18 @@ def test_subfolders_are_classes_if_all_images_lie_in_them(folder: Path) -> None:
     assert load(folder).labels is None
 
 
+def test_subfolders_that_are_numbers_are_the_classes(tmp_path: Path) -> None:
+    for name in ("2", "10", "0"):
+        save(tmp_path / name / "i.png", PIXELS[0])
+    found = load(tmp_path)
+    assert found.labels is not None
+    assert sorted(found.labels.tolist()) == [0, 2, 10]
+    (tmp_path / "0").rename(tmp_path / "zero")
+    found = load(tmp_path)
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 1, 2]
+
+
 def test_classes_are_counted_over_images_that_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
