@@ -146,7 +146,7 @@ def inspect(
         tuple(views),
         tuple(refused),
         count_parameters(graph.model),
-        multiply_adds(graph.model, one_sample(graph)),
+        multiply_adds(graph.model, one_sample(graph, source.shapes_of_one(graph))),
         nothing,
         other_activations(graph, inside),
         FoldAffine().apply(graph).folded,

@@ -180,6 +180,8 @@ class Optimization:
         made = merging.apply(original, self.context)
         if not made.result.changed:
             return self.unmerged(made)
+        if reason := self.reason_to_keep(made.result.graph):
+            return self.unchanged(reason, made.undone(original).result)
         try:
             return self.finished(made)
         except VerificationError as reason:
@@ -191,6 +193,17 @@ class Optimization:
                 return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
         return self.unchanged(
             f"the merged model was rejected: {failed}", made.undone(original).result
+        )
+
+    def reason_to_keep(self, result: Graph) -> str | None:
+        """Why the original is better than a merged model, if shared weights made that larger."""
+        graphs = (self.source.graph, result)
+        before, after = (count_parameters(graph.model) for graph in graphs)
+        if after <= before or self.options.goal in ("macs", "latency"):
+            return None
+        return (
+            f"merged, the model would have more parameters ({before:,} → {after:,}), because "
+            "several nodes share weights that would be copied: --skip such layers"
         )
 
     def unmerged(self, made: CertifiedResult) -> Result:
@@ -250,8 +263,8 @@ class Optimization:
 
     def multiply_adds(self, result: Graph) -> Change | None:
         """Of one sample in the original and in a result, if they can be counted."""
-        counts = [multiply_adds(g.model, one_sample(g)) for g in (self.source.graph, result)]
-        before, after = counts
+        graphs, known = (self.source.graph, result), self.context.inputs.shapes_of_one(result)
+        before, after = (multiply_adds(g.model, one_sample(g, known)) for g in graphs)
         return None if before is None or after is None else Change(before, after)
 
     def encrypted(self, result: Graph) -> EncryptedChange | None:

@@ -68,7 +68,7 @@ class GoalMerging:
     def within_size(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a size that is allowed."""
         assert not isinstance(self.limit, str)
-        limit = allowed_size(self.kind, self.limit, search.original)
+        limit = allowed_size(self.kind, self.limit, search.original, search.shapes)
         size = self.stored_size(search.lossless, search)
         if size <= limit:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
@@ -117,7 +117,10 @@ class GoalMerging:
 
     def stored_size(self, found: PassResult, search: GoalSearch) -> int:
         """The size of a result as it is written."""
-        return size_of_model(self.kind, found.graph) + self.added(found, search) * found.changed
+        return (
+            size_of_model(self.kind, found.graph, search.shapes)
+            + self.added(found, search) * found.changed
+        )
 
     def within_latency(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a time that is allowed."""

@@ -8,6 +8,7 @@ fewer units; how far that is from what the merged network does is seen when it r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +20,7 @@ from onnxfde.graph.edit_axes import keep_units
 from onnxfde.graph.find_axes import find_axes, is_plain_dense
 from onnxfde.graph.match import find_layers
 from onnxfde.graph.model import Graph
+from onnxfde.graph.shapes import Dims
 from onnxfde.neurons.spending import Spending
 from onnxfde.numbers import Indices
 from onnxfde.passes.channel_counts import alignment
@@ -102,10 +104,15 @@ class GoalSearch:
                     f"{self.asked}: values of the network are not known: {reason}"
                 ) from None
 
+    @cached_property
+    def shapes(self) -> Mapping[str, Dims]:
+        """The shapes of inputs for one sample, as far as they are known."""
+        return self.context.inputs.shapes_of_one(self.original)
+
     def spending(self, kind: str) -> Spending:
         """Errors of counts, and what they cost."""
         axes = [curve.axis for curve in self.curves]
-        cost = cost_of_counts(kind, self.lossless.graph, axes)
+        cost = cost_of_counts(kind, self.lossless.graph, axes, self.shapes)
         steps = [alignment(axis, axis.units, self.merge) for axis in axes]
         networks = [curve.network for curve in self.curves]
         return Spending.of(networks, lambda counts: cost(self.named(counts)), steps)

@@ -11,7 +11,7 @@ LAYER_MEANINGS = {
     "left": "The share of parameters that remains.",
     "ε": "The change of the layer's output that was aimed at (see error).",
     "error": "The measured change of the layer's output, relative to how much that output varies "
-    "(its standard deviation): 0.1 is a tenth of it.",
+    "(its standard deviation; of a channel's map, over samples and positions): 0.1 is a tenth.",
     "estimate": "The same change, computed for normally distributed inputs of the same mean and "
     "covariance; for channels, that of so few of them in the original network, on the data.",
     "at least": "No layer of so few neurons has a smaller estimate.",

@@ -105,7 +105,7 @@ def vector(step: Step, place: int) -> tuple[Port, ...]:
 def convolution(step: Step) -> AxisOutcome:
     """A Conv with one group reads the units, one with a group for each passes them on."""
     groups = attributes(step.node).get("group", 1)
-    if groups == 1:
+    if groups == 1 and step.node.output[0] not in step.depthwise:
         return reader_of(step)
     spot, weight = step.channels, float_constant(step.graph, step.node, 1, "weight").values
     if groups != step.units or spot.block != 1:
@@ -121,11 +121,7 @@ def convolution(step: Step) -> AxisOutcome:
 
 def pool(step: Step) -> Passes:
     """Pooling over space, which keeps the number of axes."""
-    graph, spot = step.graph, step.channels
-    extra = [name for name in step.node.output[1:] if name]
-    if any(graph.consumers.get(name) or name in graph.outputs for name in extra):
-        raise NoMatch(f"the indices of {step.named} are used")
-    return Passes(spot)
+    return Passes(step.channels)
 
 
 def reduction(step: Step) -> Passes:

@@ -60,6 +60,8 @@ class Step:
     spots: Mapping[str, Spot]
     """Values with units, and where they are."""
     units: int
+    depthwise: frozenset[str] = frozenset()
+    """Values that are known to be made by a depthwise Conv."""
 
     @property
     def named(self) -> str:

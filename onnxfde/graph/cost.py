@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from onnxfde.graph.inferred_shapes import inferred_dims
+from onnxfde.graph.inferred_shapes import NOTHING, inferred_dims
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, is_standard
 from onnxfde.graph.protos import ModelProto, NodeProto
@@ -37,14 +37,14 @@ QUANTIZED, SCALE = "_quantized", "_scale"
 def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
     """Multiply-adds of matrix products and convolutions in one run.
 
-    None where a shape is unknown, or an operator multiplies in a way that is not counted here.
+    None where a shape is unknown or empty, or an operator multiplies in a way that is not counted.
     """
     if not is_counted(model):
         return None
     known, total = inferred_dims(model, inputs), 0
     for node in product_nodes(model):
         cost = product_cost(node, known)
-        if cost is None:
+        if not cost:
             return None
         total += cost
     return total
@@ -60,10 +60,21 @@ def product_nodes(model: ModelProto) -> Iterator[NodeProto]:
     return (n for n in model.graph.node if n.op_type in MATRIX or n.op_type in WINDOW)
 
 
-def one_sample(graph: Graph) -> dict[str, Dims]:
-    """The shapes of a model's inputs for one sample: lengths that it leaves open are 1."""
-    shapes = {value.name: graph.shape(value.name) or () for value in graph.inputs}
-    return {n: tuple(d if isinstance(d, int) else 1 for d in dims) for n, dims in shapes.items()}
+def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, Dims]:
+    """The shapes of a model's inputs for one sample, of which some lengths may be known from data.
+
+    Others that it leaves open are 1 or, if windows move over them, not known: there, fewer values
+    than a window has would come out.
+    """
+    windows = any(n.op_type in WINDOW or n.op_type.endswith("Pool") for n in graph.model.graph.node)
+    found = {}
+    for value in graph.inputs:
+        lengths, seen = graph.shape(value.name) or (), known.get(value.name, ())
+        seen = seen if len(seen) == len(lengths) else (None,) * len(lengths)
+        others = ((None if windows else 1) if d is None else d for d in seen[1:])
+        pairs = zip(lengths, (1, *others), strict=False)
+        found[value.name] = tuple(d if isinstance(d, int) else other for d, other in pairs)
+    return found
 
 
 def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:

@@ -70,15 +70,24 @@ def is_plain_dense(axis: Axis) -> bool:
 
 def read_again(graph: Graph, axis: Axis) -> Axis:
     """An axis as it is now, after edits to others; NoMatch if it is no longer one."""
-    return replace(axis_of(graph, axis.producer.node, positions(graph)), name=axis.name)
+    known = frozenset(inner.node.output[0] for inner in axis.inner if inner.depthwise)
+    return replace(axis_of(graph, axis.producer.node, positions(graph), known), name=axis.name)
 
 
-def axis_of(graph: Graph, node: NodeProto, places: dict[str, int]) -> Axis:
-    """The axis of the units that a node makes; NoMatch says what ended it."""
+def axis_of(
+    graph: Graph,
+    node: NodeProto,
+    places: dict[str, int],
+    depthwise: frozenset[str] = frozenset(),
+) -> Axis:
+    """The axis of the units that a node makes; NoMatch says what ended it.
+
+    What is known to be made by a depthwise Conv: with a single channel left, it looks like others.
+    """
     product = product_of(graph, node)
     spot = Spot(product.rank, product.axis)
     producer = Producer(node, product.rows, product.bias, node.input[0], product.value)
-    walk = Walk(graph, product.outputs, places)
+    walk = Walk(graph, product.outputs, places, depthwise)
     if product.value != node.output[0]:
         walk.spots[node.output[0]] = spot
     walk.reach(product.value, spot)
@@ -104,6 +113,7 @@ class Walk:
     units: int
     places: dict[str, int]
     """The position of the node that makes each value."""
+    depthwise: frozenset[str]
     spots: dict[str, Spot] = field(default_factory=dict)
     pending: list[tuple[int, NodeProto]] = field(default_factory=list)
     met: set[int] = field(default_factory=set)
@@ -130,12 +140,20 @@ class Walk:
         """One node: it passes the units on, reads them, or asks for other axes only."""
         if any(bodies(node)):
             raise NoMatch(f"{op(node)} '{label(node)}' reads the channels in a body")
-        outcome = outcome_of(Step(self.graph, node, self.spots, self.units))
+        outcome = outcome_of(Step(self.graph, node, self.spots, self.units, self.depthwise))
         if isinstance(outcome, Passes):
+            self.leave_unused(node, outcome.spot)
             self.inner.append(Inner(node, outcome.ports, outcome.depthwise, outcome.lengths))
             self.reach(node.output[0], outcome.spot)
         elif outcome is not None:
             self.readers.append(outcome)
+
+    def leave_unused(self, node: NodeProto, spot: Spot) -> None:
+        """Add what a node makes besides, as a mask or indices; NoMatch if it is used."""
+        for name in filter(None, node.output[1:]):
+            if self.graph.consumers.get(name) or name in self.graph.outputs:
+                raise NoMatch(f"the further outputs of {op(node)} '{label(node)}' are used")
+            self.spots[name] = spot
 
 
 def producer_rows(graph: Graph, producer: Producer) -> tuple[FloatArray, FloatArray]:

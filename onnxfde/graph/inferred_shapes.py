@@ -45,10 +45,13 @@ def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Di
         if value.name in inputs:
             del value.type.tensor_type.shape.dim[:]
             for length in inputs[value.name]:
-                value.type.tensor_type.shape.dim.add(dim_value=int(length or 0))
+                given = {"dim_value": length} if isinstance(length, int) else {}
+                value.type.tensor_type.shape.dim.add(**given)
     for value in light.graph.output:
         value.type.tensor_type.ClearField("shape")
     del light.graph.value_info[:]
+    if has_negative_lengths(light):
+        return {}
     graph, found = Graph(light), dict[str, Dims]()
     for _ in range(MOST_ROUNDS):
         if not settle_lengths(graph, found) and found:
@@ -58,6 +61,18 @@ def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Di
         found = {t.name: tuple(t.dims) for t in known.initializer}
         found |= {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}
     return found
+
+
+def has_negative_lengths(model: ModelProto) -> bool:
+    """Whether inputs are smaller than windows; where a Slice follows, onnx ends the process."""
+    kept = [node for node in model.graph.node if op(node) != "Slice"]
+    if len(kept) == len(model.graph.node):
+        return False
+    cut = without_weights(model)
+    del cut.graph.node[:]
+    cut.graph.node.extend(kept)
+    found = (value.type.tensor_type.shape.dim for value in with_shapes(cut).graph.value_info)
+    return any(length.dim_value < 0 for shape in found for length in shape)
 
 
 def settle_lengths(graph: Graph, known: Mapping[str, Dims]) -> int:

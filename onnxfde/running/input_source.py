@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from onnxfde.errors import DataError
 from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
+from onnxfde.graph.shapes import Dims
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.options import DEFAULT_RANGE, Range
 from onnxfde.running.dead_leaves import dead_leaves_samples, image_fault
@@ -75,6 +77,14 @@ class InputSource:
             rows = min(rows, max(int(MADE_WORK / max(work, 1.0)), FEWEST_MADE))
             self.made[seed] = dead_leaves_samples(specs, self.limits, {}, rows, 1000 * seed)
         return self.made[seed]
+
+    def shapes_of_one(self, graph: Graph) -> Mapping[str, Dims]:
+        """The shapes of inputs for one sample, where these are data or made-up images."""
+        if self.data is not None:
+            return self.data.run_shapes(1)
+        if self.images:
+            return dead_leaves_samples(input_specs(graph), self.limits, {}, 1).run_shapes(1)
+        return {}
 
     def with_images(self, graph: Graph) -> InputSource:
         """The same with made-up images in place of random numbers; DataError if that cannot be."""

@@ -149,7 +149,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
     "indices of a pool": (
         "r, i = MaxPool <kernel_shape = [2, 2]> (h) f = Cast <to = 1> (i) z = ReduceSum(f)",
         {"outputs": "float[N,3,P,Q] y, float[1,1,1,1] z"},
-        "the indices of MaxPool 'r' are used",
+        "the further outputs of MaxPool 'r' are used",
     ),
     "training": (
         "r, p, q = BatchNormalization <training_mode = 1> (h, k, k, k, v)",

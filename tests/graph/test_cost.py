@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 
 import onnxfde
-from onnxfde.graph.cost import multiply_adds, stored_weights
+from onnxfde.graph.cost import multiply_adds, one_sample, stored_weights
+from onnxfde.graph.model import Graph
 from tests.models import build, mlp, twins
 
 RNG = np.random.default_rng(0)
@@ -133,3 +137,34 @@ def test_lengths_that_are_computed_from_constants_are_known() -> None:
         large=np.full(100, -0.5, np.float32),
     )
     assert multiply_adds(model, {"x": (5, 2, 4)}) == 5 * 3 * 4 * (2 * 2)
+
+
+OPEN = "float[N,2,H,W] x"
+
+
+def sliced(kernel: int) -> onnx.ModelProto:
+    """A Conv without padding, and a Slice behind it, on maps of any size."""
+    ends: Any = {"from": np.array([0]), "to": np.array([2**31]), "axis": np.array([3])}
+    body = "h = Conv(x, W) s = Slice(h, from, to, axis) y = Conv(s, V)"
+    weights: Any = {"W": normal(6, 2, kernel, kernel), "V": normal(3, 6, 1, 1)}
+    return build(body, OPEN, "float[N,3,P,Q] y", **ends, **weights)
+
+
+def test_lengths_that_windows_move_over_are_taken_from_data_or_not_known() -> None:
+    graph = Graph(sliced(3))
+    assert one_sample(graph) == {"x": (1, 2, None, None)}
+    assert multiply_adds(graph.model, one_sample(graph)) is None
+    seen = one_sample(graph, {"x": (64, 2, 8, 8)})
+    assert seen == {"x": (1, 2, 8, 8)}
+    assert multiply_adds(graph.model, seen) == 36 * (6 * 2 * 9 + 3 * 6)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_maps_smaller_than_a_window_have_no_cost(length: int) -> None:
+    """onnx ends the process if it infers the shape of a Slice of a negative length."""
+    assert multiply_adds(sliced(3), {"x": (1, 2, length, length)}) is None
+
+
+def test_open_lengths_without_windows_are_one() -> None:
+    model = build("y = MatMul(x, W)", "float[N,S,4] x", "float[N,S,2] y", W=normal(4, 2))
+    assert one_sample(Graph(model)) == {"x": (1, 1, 4)}

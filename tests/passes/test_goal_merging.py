@@ -51,7 +51,7 @@ def wide_chain() -> ModelProto:
     """6-96-64-3 with ReLU."""
     rng = np.random.default_rng(0)
     shapes = {"a": (6, 96), "b": (96, 64), "c": (64, 3)}
-    weights = {n: (rng.normal(size=s) / s[0]).astype(np.float32) for n, s in shapes.items()}
+    weights: Any = {n: (rng.normal(size=s) / s[0]).astype(np.float32) for n, s in shapes.items()}
     body = "[first] h = MatMul(x, a) r = Relu(h) [second] k = MatMul(r, b) q = Relu(k) "
     return build(f"{body} [third] y = MatMul(q, c)", INPUTS, "float[N,3] y", **weights)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import onnxfde
@@ -316,3 +317,66 @@ def test_a_larger_eps_is_advised_where_nothing_merges() -> None:
     assert report.unchanged == "no channels merge at this setting; a larger ε merges some"
     again = onnxfde.optimize(residual(), 0.3, data=X, align=1, quotient="refit").report
     assert again.unchanged is None
+
+
+def depthwise(units: int = 6) -> ModelProto:
+    """1×1 → depthwise 3×3 → 1×1."""
+    body = (
+        f"h = Conv(x, W) a = Relu(h) d = Conv <group = {units}> (a, D) r = Relu(d) y = Conv(r, V)"
+    )
+    weights: Any = {
+        "W": normal(units, 3, 1, 1),
+        "D": normal(units, 1, 3, 3),
+        "V": normal(4, units, 1, 1),
+    }
+    return build(body, "float[N,3,8,8] x", "float[N,4,6,6] y", **weights)
+
+
+@pytest.mark.parametrize("quotient", ["refit", "minimal"])
+def test_a_depthwise_convolution_may_end_with_one_channel(quotient: Any) -> None:
+    """With one group it looks like a convolution that sums over its channels."""
+    report = onnxfde.optimize(depthwise(), neurons=1, data=X, quotient=quotient).report
+    assert counts(report) == {"h": 1}
+    assert report.parameters.after == report.layers[0].parameters_after + 4
+    assert report.layers[0].measured_error > 0.1
+    assert not report.layers[0].remark
+
+
+def test_a_limit_on_work_counts_the_maps_of_the_data() -> None:
+    wide, pooled = (normal(16, n, 3, 3) for n in (3, 16))
+    body = "a = Conv(x, W) b = Relu(a) m = MaxPool <kernel_shape = [3, 3], strides = [3, 3]> (b) "
+    body += "c = Conv(m, V) d = Relu(c) y = Conv(d, U)"
+    sizes = {"float[N,3,H,W] x": "float[N,4,P,Q] y", "float[N,3,17,17] x": "float[N,4,3,3] y"}
+    maps = images(200, shape=(3, 17, 17))
+    found = [
+        onnxfde.optimize(
+            build(body, given, made, W=wide, V=pooled, U=normal(4, 16, 1, 1)),
+            max_macs=0.5, data=maps, quotient="refit",
+        ).report.multiply_adds
+        for given, made in sizes.items()
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert found[0] is not None
+    assert found[0].after <= 0.5 * found[0].before
+
+
+@pytest.mark.parametrize(
+    "body", ["m, i = MaxPool <kernel_shape = [2, 2]> (a)", "m, i = Dropout(a)"]
+)
+def test_shapes_of_outputs_that_nobody_reads_follow(body: str) -> None:
+    twice = np.repeat(normal(3, 3, 3, 3), 2, axis=0)
+    model = build(f"h = Conv(x, W) a = Relu(h) {body} y = Conv(m, V)", "float[1,3,8,8] x",
+                  "float[1,4,P,Q] y", W=twice, V=normal(4, 6, 1, 1))  # fmt: skip
+    model = onnx.shape_inference.infer_shapes(model)
+    result = onnxfde.optimize(model, 0.0)
+    assert counts(result.report)["h"] < 6
+    onnx.checker.check_model(result.model, full_check=True)
+
+
+def test_a_model_that_would_grow_stays() -> None:
+    body = "a = Conv(x, W) b = Relu(a) c = Conv(b, W) d = Relu(c) e = Conv(d, W) f = Relu(e) "
+    model = build(f"{body} y = Conv(f, W)", "float[N,6,9,9] x", "float[N,6,1,1] y",
+                  W=normal(6, 6, 3, 3))  # fmt: skip
+    report = onnxfde.optimize(model, keep=0.8, data=images(200, shape=(6, 9, 9))).report
+    assert "several nodes share weights that would be copied" in (report.unchanged or "")
+    assert report.parameters.after == report.parameters.before
