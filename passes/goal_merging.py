@@ -38,6 +38,8 @@ USED_SHARE = 0.9
 Chosen."""
 FIXED_TIME = "most of the time is not spent in layers that can be made smaller:"
 NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
+HARDLY_LESS = 0.97
+"""A time above this share of another one is hardly less. Chosen: times vary by about so much."""
 LATENCY_TRIES = 6
 """How many shapes are timed at most in search of a latency. Chosen; not tuned."""
 
@@ -150,9 +152,10 @@ class GoalMerging:
             if taken <= limit:
                 return found, outcome
             timed.append((share, taken))
-            if (counts == 1).all():
+            fixed = hardly_faster(timed) or (counts == 1).all()
+            if fixed:
                 break
-        why = FIXED_TIME if (counts == 1).all() else "times vary, try again or"
+        why = FIXED_TIME if fixed else "times vary, try again or"
         raise GoalMissed(
             f"--max-latency {self.limit} was not met: with {outcome.nearest} it takes "
             f"{outcome.in_words(taken)}; nothing was written: {why} allow more"
@@ -164,6 +167,18 @@ class GoalMerging:
         fitting = replace(context, inputs=chooser.inputs)
         search = GoalSearch(self.merge, original, fitting, f"--max-{self.kind}")
         return LossSearch(self.kind, float(self.limit), search, chooser).result()
+
+
+def hardly_faster(timed: list[tuple[float, float]]) -> bool:
+    """Whether the last time is hardly less than one for at least twice as much work.
+
+    Then even less work gains nothing but noise, and costs the network all that it can do.
+
+    >>> hardly_faster([(1.0, 1.0), (0.4, 0.99)]), hardly_faster([(1.0, 1.0), (0.4, 0.8)])
+    (True, False)
+    """
+    share, time = timed[-1]
+    return any(time > HARDLY_LESS * t for s, t in timed if s >= 2 * share)
 
 
 def next_share(timed: list[tuple[float, float]], limit: float) -> float:

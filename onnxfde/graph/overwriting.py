@@ -24,6 +24,10 @@ from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import outside_tensors
 from onnxfde.numbers import IMAGE_SUFFIXES
 
+OTHER_FORMATS = frozenset(
+    (".engine", ".h5", ".keras", ".mlmodel", ".pt", ".pth", ".tflite", ".trt")
+)
+"""How files of other frameworks are called."""
 ARRAYS = frozenset((".npz", ".npy", ".csv", ".tsv"))
 """Suffixes of files that hold data, never a model."""
 
@@ -114,6 +118,8 @@ def refuse_what_is_no_model(out: Path) -> None:
     """Raise if OUT is named like data, or exists and is no model: then an option was forgotten."""
     if out.suffix.lower() in ARRAYS:
         raise UsageError(f"{out} is named like a data file; OUT is a model, data goes to --data")
+    if out.suffix.lower() in OTHER_FORMATS:
+        raise UsageError(f"{out} is named like a model of another kind: call OUT *.onnx or *.ort")
     if out.exists() and not is_model_or_empty(out):
         raise UsageError(f"{out} exists and is no model; choose another name, or delete it first")
 

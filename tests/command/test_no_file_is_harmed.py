@@ -75,6 +75,12 @@ def test_out_replaces_no_file_that_is_no_model(model: Path, name: str) -> None:
     assert contents(model.parent) == before
 
 
+def test_a_model_of_another_kind_is_not_promised(model: Path) -> None:
+    done = run("optimize", model, model.with_name("small.tflite"))
+    assert_one_line_error(done, "call OUT *.onnx or *.ort", 2)
+    assert not model.with_name("small.tflite").exists()
+
+
 def test_a_new_out_is_not_named_like_data(model: Path) -> None:
     done = run("optimize", model, model.with_name("rows.npz"))
     assert_one_line_error(done, "OUT is a model, data goes to --data", 2)
