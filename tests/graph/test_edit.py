@@ -129,11 +129,11 @@ def test_a_name_that_is_taken_is_not_used_again() -> None:
     model = build(
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c) "
         "z = Gemm <transB = 1> (x, W, b) W_merged = Relu(x)",
-        outputs="float[N,2] y, float[N,6] z, float[N,3] W_merged",
+        outputs="float[N,20] y, float[N,6] z, float[N,3] W_merged",
         W=W,
         b=B,
-        V=V,
-        c=C,
+        V=np.tile(V, (10, 1)),
+        c=np.tile(C, 10),
     )
     result: Any = onnxfde.optimize(model, eps=0).model
     assert list(result.graph.node[0].input) == ["x", "W_merged_1", "b_merged"]

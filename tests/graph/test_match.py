@@ -251,18 +251,33 @@ def test_names_come_from_the_node_else_its_output_and_repeated_ones_are_numbered
     assert [m.name for m in find_layers(Graph(model))[0]] == ["h", "n", "n#2", "n#3"]
 
 
-def test_a_weight_shared_with_another_node_is_copied() -> None:
-    model = build(
+def sharing(outputs: int) -> ModelProto:
+    """A layer with so many outputs whose first weight another node reads too."""
+    return build(
         "h = Gemm <transB = 1> (x, W, b) s = Mul(h, h) y = Gemm <transB = 1> (s, V, c) "
         "z = Gemm <transB = 1> (x, W, b)",
-        outputs="float[N,2] y, float[N,6] z",
-        **WEIGHTS,
+        outputs=f"float[N,{outputs}] y, float[N,6] z",
+        W=W,
+        b=B,
+        V=np.tile(V, (outputs // 2, 1)),
+        c=np.tile(C, outputs // 2),
     )
+
+
+def test_a_weight_shared_with_another_node_is_copied() -> None:
+    model = sharing(outputs=20)
     result = onnxfde.optimize(model, eps=0)
     assert result.report.layers[0].neurons_after == 3
     before, after = (outputs_of(m, X) for m in (model, result.model))
     np.testing.assert_allclose(after[0], before[0], rtol=2e-5, atol=2e-5)
     np.testing.assert_array_equal(after[1], before[1])
+
+
+def test_a_model_that_copied_weights_would_make_larger_stays_as_it_is() -> None:
+    model = sharing(outputs=2)
+    result = onnxfde.optimize(model, eps=0)
+    assert result.model == model
+    assert "more parameters (38 → 44), because several nodes share" in str(result.report.unchanged)
 
 
 GEMMS = "h = Gemm <transB = 1> (x, W, b) {} y = Gemm <transB = 1> (s, V, c)"
