@@ -28,6 +28,8 @@ TABLE_SUFFIXES = {".csv", ".tsv"}
 SEPARATORS = ",;\t"
 SHOWN = 20
 """Characters of a value that messages show."""
+NAMES_AT_AN_END = 4
+"""Columns that messages name at the beginning and at the end of a wide table."""
 
 
 def is_table(path: Path) -> bool:
@@ -119,7 +121,11 @@ class CsvTable:
     @property
     def known(self) -> str:
         """What columns there are, for messages."""
-        return f"it has {', '.join(self.names)}"
+        left_out = len(self.names) - 2 * NAMES_AT_AN_END
+        if left_out <= 1:
+            return f"it has {', '.join(self.names)}"
+        first, last = self.names[:NAMES_AT_AN_END], self.names[-NAMES_AT_AN_END:]
+        return f"it has {', '.join(first)}, … {left_out} more …, {', '.join(last)}"
 
 
 def refuse_header(names: tuple[str, ...], path: Path) -> None:

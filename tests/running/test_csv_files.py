@@ -76,6 +76,9 @@ def test_columns_fill_the_shape_of_the_input(tmp_path: Path) -> None:
     assert found["x"].tolist() == [[[[1, 2], [3, 4]]]]
 
 
+WIDE = ",".join(f"p{number}" for number in range(20)) + "\n" + ",".join("1" * 20) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -88,6 +91,7 @@ def test_columns_fill_the_shape_of_the_input(tmp_path: Path) -> None:
         ("age,size,class\n", "a header and no rows"),
         ("", "is empty"),
         ("age,size,colour\n1,2,0\n", "no column 'class' for --labels .it has age, size, colour"),
+        (WIDE, "it has p0, p1, p2, p3, … 12 more …, p16, p17, p18, p19.$"),
         ("age,size,more,class\n1,2,3,0\n", "3 columns beside the labels 'class', the model's"),
         ("age,size,class\n1,nan,0\n", "line 2: column 'size' has no value"),
     ],
