@@ -31,6 +31,8 @@ from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context, PassResult, frontier_of_errors
 from onnxfde.passes.unit_curves import CurveMeter, UnitCurve
 
+NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
+
 
 def merged_by(merge: MergeNeurons, original: Graph, context: Context) -> PassResult:
     """Merge channels and neurons, and fold what then stands side by side.

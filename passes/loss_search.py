@@ -84,6 +84,11 @@ class LossSearch:
             return self.search.lossless, GoalOutcome(self.kind, self.limit, 0.0, 0)
         tried = list(self.attempts())
         best = self.best(tried)
+        if best.result is self.search.lossless and max(self.spending.steps) > 1:
+            self.search.context.progress.note(
+                f"note: large layers get smaller by {max(self.spending.steps)} channels at a time; "
+                "--align 1 allows smaller steps"
+            )
         steps = spent(self.search, self.corrected(tried), best.counts)
         return best.result, GoalOutcome(self.kind, self.limit, best.value, len(tried), steps)
 
@@ -95,13 +100,22 @@ class LossSearch:
     def attempts(self) -> Iterator[Attempt]:
         """Networks that come closer and closer to what is allowed."""
         tried = list[Attempt]()
-        counts: Indices | None = self.spending.within(self.first_budget)
+        counts: Indices | None = self.first_counts
         while counts is not None and len(tried) < MOST_TRIES:
             tried.append(self.attempt(counts, len(tried)))
             yield tried[-1]
             if NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit:
                 return
             counts = self.next_counts(tried)
+
+    @property
+    def first_counts(self) -> Indices | None:
+        """What the curves allow, or the smallest step, which may lose less than they say."""
+        allowed, whole = self.spending.within(self.first_budget), self.spending.whole
+        if (allowed < whole).any():
+            return allowed
+        step = self.spending.under(self.spending.cost(whole) - 1)
+        return step if (step < whole).any() else None
 
     @property
     def first_budget(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,10 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import DataError, GoalMissed, OptionError, UsageError
-from onnxfde.graph.cost import multiply_adds, one_sample
-from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.passes.goal_merging import GoalMerging, next_share
-from onnxfde.passes.loss_search import AIM
-from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.passes.result import Context
 from onnxfde.progress import Progress
 from onnxfde.report import Report
 from onnxfde.running import paired_losses
-from onnxfde.running.input_source import InputSource
-from onnxfde.running.open_files import open_data
 from tests.conv_models import images, residual
 from tests.models import Array, build, outputs_of
 
@@ -162,6 +153,19 @@ def test_sizes_need_no_data_where_no_channels_are_fitted() -> None:
     assert report.assumed
 
 
+def test_the_smallest_step_is_tried_before_nothing_is_said_to_merge() -> None:
+    lines = list[str]()
+    progress = Progress(note=lines.append)
+    found = onnxfde.optimize(
+        residual(), max_error=0.001, data=images(300), progress=progress, **REFIT
+    )
+    assert found.report.unchanged == "nothing merges within --max-error 0.001"
+    whole = found.report.parameters.before
+    tried = int(lines[-2].partition("try 1: ")[2].partition(" ")[0].replace(",", ""))
+    assert 0 < tried < whole
+    assert "by 8 channels at a time; --align 1 allows smaller steps" in lines[-1]
+
+
 def test_an_error_is_met_on_rows_never_seen() -> None:
     sizes = []
     for limit in (0.5, 0.3):
@@ -278,57 +282,6 @@ def test_goals_that_make_no_sense_are_refused(
 def test_labels_that_do_not_fit_are_refused_before_anything_is_merged() -> None:
     with pytest.raises(DataError, match="runs from 0 to 7, the classes are 0 to 2"):
         onnxfde.optimize(chain(), max_drop=1.0, data={"x": rows(400), "y": np.arange(400) % 8})
-
-
-def test_shares_of_the_work_are_sought_where_times_have_a_fixed_part() -> None:
-    timed = [(1.0, 1.0), (0.8, 0.9)]
-    assert next_share(timed, 0.75) == pytest.approx((AIM * 0.75 - 0.5) / 0.5, abs=1e-9)
-    assert next_share([(1.0, 1.0)], 0.6) == pytest.approx(AIM * 0.6, abs=1e-9)
-    assert next_share(timed, 0.1) == pytest.approx(0.8 / 3, abs=1e-9)
-
-
-def timed_by_work(
-    share: float, model: ModelProto, data: Array, slow_once_merged: float = 1.0
-) -> tuple[Graph, float, int]:
-    """A goal of latency on a machine whose time is the multiply-adds."""
-    graph, timed = Graph(model), list[float]()
-
-    def work(network: Graph) -> float:
-        found = multiply_adds(network.model, one_sample(network))
-        whole = multiply_adds(model, one_sample(graph))
-        assert found is not None
-        assert whole is not None
-        again = found / whole in timed
-        timed.append(found / whole)
-        return timed[-1] * (slow_once_merged if again else 1.0)
-
-    source, _ = open_data(graph, data, (-1, 1))
-    context = replace(Context(InputSource(source.limits, source.data)), latency=work)
-    goal = GoalMerging.of(MergeNeurons(max_latency=f"{100 * share:g}%", quotient="refit"))
-    assert goal is not None
-    result, outcome = goal.apply(graph, context)
-    assert outcome.chosen_by is not None
-    return result.graph, outcome.chosen_by, outcome.tries
-
-
-def test_a_latency_is_searched_by_shapes() -> None:
-    graph, taken, tries = timed_by_work(0.6, residual(), images(200))
-    assert 0.4 < taken <= 0.6
-    assert tries >= 1
-    assert graph.model != residual()
-
-
-def test_a_latency_that_nothing_reaches_is_missed() -> None:
-    with pytest.raises(
-        GoalMissed,
-        match=r"--max-latency 1% was not met: with .* → 1.* of the time; nothing.* is not spent in",
-    ):
-        timed_by_work(0.01, residual(), images(200))
-
-
-def test_a_latency_that_is_missed_once_merged_is_an_error() -> None:
-    with pytest.raises(GoalMissed, match="--max-latency 60% was not met"):
-        timed_by_work(0.6, residual(), images(200), slow_once_merged=100.0)
 
 
 def test_a_model_that_is_quick_enough_is_merged_without_loss_only() -> None:
