@@ -81,10 +81,21 @@ def missed_text(outcome: GoalOutcome, found: float, rows: int, in_8_bits: bool) 
     which, chosen = ("in 8 bits ", "before that, ") if in_8_bits else ("", "")
     cure = "leave out --int8" if in_8_bits else "give more rows of --data"
     return (
-        f"--max-{outcome.kind} {outcome.limit:g} was not met: {which}{found:.3g} on {rows} rows "
+        f"--max-{outcome.kind} {outcome.limit:g} was not met: {which}"
+        f"{told_apart(found, outcome.limit)} on {rows} rows "
         f"kept for this ({chosen}by the rows it was chosen by {outcome.chosen_by:.3g}; "
         f"{outcome.nearest}); nothing was written: {cure}, or allow more"
     )
+
+
+def told_apart(found: float, limit: float) -> str:
+    """A number with three digits, or as many as it takes to see that it is not the limit.
+
+    >>> told_apart(0.0612, 0.05), told_apart(0.05004, 0.05)
+    ('0.0612', '0.05004')
+    """
+    texts = (f"{found:.{digits}g}" for digits in range(3, 17))
+    return next((text for text in texts if float(text) != limit), repr(found))
 
 
 def written_goal(outcome: GoalOutcome | None, written: int) -> GoalOutcome | None:

@@ -14,6 +14,7 @@ from onnxfde.command.terminal import console, print_line
 from onnxfde.graph import files
 from onnxfde.limits import option
 from onnxfde.options import COUNTS
+from onnxfde.passes.channel_counts import ALIGNED_FROM, USUAL_ALIGNMENT
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
@@ -33,6 +34,10 @@ MAIN_COLUMNS = ("layer", *(name for name in LAYER_COLUMNS if name not in MORE_CO
 SPENDING_COLUMNS = ("layer", "units", "planned error", "of all error", "saves", "of all saving")
 """By what a layer alone was expected to change the outputs of the model when counts were chosen,
 and how many parameters (or multiply-adds) it saves."""
+NOT_ALIGNED = (
+    f"x86 is slow with channels that are no multiple of {USUAL_ALIGNMENT}: "
+    f"try --align {USUAL_ALIGNMENT}, and compare with onnxfde bench."
+)
 REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
@@ -122,8 +127,8 @@ def show_totals(out: Console, report: Report, target: str) -> None:
         print_line(out, f"assumed     {report.assumed}")
     if report.certificate:
         show_certificate(out, report.certificate)
-    if larger := why_larger(report, target):
-        print_line(out, larger)
+    for remark in filter(None, (why_larger(report, target), why_slow(report, target))):
+        print_line(out, remark)
     weights = f", weights in {', '.join(report.weight_files)}" if report.weight_files else ""
     written = f"written to  {target}{weights}"
     print_line(out, written if target else "Dry run: nothing was written.")
@@ -261,8 +266,26 @@ def show_verification(
     if found.metric_remark:
         print_line(out, f"{'labels':<11} {found.metric_remark}")
     if found.relative_l2 is not None and found.relative_l2 > large:
-        print_line(
-            out,
-            f"The outputs changed by more than {large:.2g} of what they vary: {cure}"
-            f"{REAL_INPUTS if found.source.startswith((RANDOM_INPUTS, DEAD_LEAVES)) else ''}.",
-        )
+        inputs = REAL_INPUTS if found.source.startswith((RANDOM_INPUTS, DEAD_LEAVES)) else ""
+        print_line(out, f"{change_words(found.relative_l2, large)}: {cure}{inputs}.")
+
+
+def change_words(change: float, large: float) -> str:
+    """What a large change of the outputs means."""
+    if change >= 1:
+        return "The result is useless, its outputs are further off than a constant would be"
+    return f"The outputs changed by more than {100 * large:.3g} % of what they vary"
+
+
+def why_slow(report: Report, target: str) -> str | None:
+    """What makes convolutions of a result slow, if something does."""
+    channels = [layer for layer in report.layers if layer.kind == "channels"]
+    if not channels:
+        return None
+    if report.int8 and report.int8.mode == "dynamic":
+        return "Convolutions mostly run slower in dynamic 8 bits: --int8 static is faster."
+    if files.is_ort(target):
+        return "On x86, convolutions run slower from an .ort file than from an .onnx file."
+    large = (one for one in channels if one.changed and one.neurons_before >= ALIGNED_FROM)
+    odd = any(one.neurons_after % USUAL_ALIGNMENT for one in large)
+    return NOT_ALIGNED if odd and report.settings.get("align") is None else None

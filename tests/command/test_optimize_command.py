@@ -97,7 +97,7 @@ def test_a_dry_run_writes_nothing(model: Path, tmp_path: Path) -> None:
 
 def test_a_large_error_is_pointed_out(model: Path, tmp_path: Path) -> None:
     done = run("optimize", model, tmp_path / "o.onnx", "--neurons", "1")
-    assert "changed by more than 0.15 of what they vary: optimize with a larger --neurons" in (
+    assert "changed by more than 15 % of what they vary: optimize with a larger --neurons" in (
         done.stdout
     )
 
