@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from onnxfde.graph.inferred_shapes import NOTHING, inferred_dims
 from onnxfde.graph.model import Graph
-from onnxfde.graph.nodes import attributes, is_standard
+from onnxfde.graph.nodes import attributes, is_standard, op
+from onnxfde.graph.onnx_calls import KEEPS_SHAPE
 from onnxfde.graph.protos import ModelProto, NodeProto
 from onnxfde.graph.shapes import Dims
 from onnxfde.graph.tensors import FLOATS, keyed_tensors
@@ -30,6 +31,11 @@ WHOLE = {
 """The inputs of integer operators that are values; the others are scales and zero points."""
 UNCOUNTED = {"Attention", "DeformConv", "Einsum", "GRU", "LSTM", "RNN", "Scan", "Loop", "If"}
 """Operators that multiply in ways which are not counted here."""
+NO_PRODUCTS = {
+    *KEEPS_SHAPE,
+    *(f"ai.onnx.ml.{kind}" for kind in ("ArrayFeatureExtractor", "LabelEncoder", "ZipMap")),
+}
+"""Operators of other domains that are known to hold no products."""
 QUANTIZED, SCALE = "_quantized", "_scale"
 """How onnxruntime's quantizer names a weight and a scale that it multiplies with later."""
 
@@ -52,7 +58,8 @@ def multiply_adds(model: ModelProto, inputs: Mapping[str, Dims]) -> int | None:
 
 def is_counted(model: ModelProto) -> bool:
     """Whether all operators of a model multiply in ways that are counted here, or not at all."""
-    return all(is_standard(n) and n.op_type not in UNCOUNTED for n in model.graph.node)
+    kinds = {op(node) for node in model.graph.node if not is_standard(node)}
+    return kinds <= NO_PRODUCTS and not UNCOUNTED & {node.op_type for node in model.graph.node}
 
 
 def product_nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -24,13 +24,6 @@ from onnxfde.graph.stored_constants import PASS_THROUGH, RESHAPED, derived, stor
 from onnxfde.graph.tensors import NOT_NUMBERS, copy_of, to_array
 from onnxfde.numbers import Array
 
-KEEPS_RANK = {
-    *("ai.onnx.ml.Scaler", "ai.onnx.ml.Imputer", "ai.onnx.ml.Normalizer", "Cast", "MatMul"),
-    *(f"com.microsoft.{kind}" for kind in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")),
-}
-"""Operators whose result has as many axes as their first input, of which onnx does not always know
-it; MatMul if its second input is a matrix."""
-
 
 @dataclass(frozen=True, eq=False)
 class Constant:
@@ -100,15 +93,8 @@ class Graph:
 
     def rank(self, name: str) -> int | None:
         """How many axes a value has, when that is known."""
-        while name not in self._shapes:
-            node = self.producers.get(name)
-            if node is None or op(node) not in KEEPS_RANK:
-                return None
-            weights = [self.constant(n) for n in node.input[1:2] if op(node) == "MatMul"]
-            if any(weight is None or weight.values.ndim != 2 for weight in weights):
-                return None
-            name = node.input[0]
-        return len(self._shapes[name])
+        found = self._shapes.get(name)
+        return None if found is None else len(found)
 
     def shape(self, name: str) -> Dims | None:
         """The shape of a value, when that is known."""

@@ -15,8 +15,10 @@ import onnx.shape_inference
 import onnx.version_converter
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError, Message
+from onnx.helper import make_node
 
 from onnxfde.errors import ModelError, in_one_line
+from onnxfde.graph.nodes import op
 from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import copy_of, without_external_data
 
@@ -34,6 +36,14 @@ ONNX_ERRORS = (
 """What onnx raises for models that it cannot handle."""
 FEW = 64
 """Numbers in the largest tensor that may describe a shape. Chosen: more axes than any value has."""
+KEEPS_SHAPE = {
+    "ai.onnx.ml.Scaler": TensorProto.FLOAT,
+    "ai.onnx.ml.Normalizer": TensorProto.FLOAT,
+    **dict.fromkeys(("ai.onnx.ml.Imputer", "ai.onnx.ml.Binarizer")),
+    **dict.fromkeys(f"com.microsoft.{kind}Gelu" for kind in ("", "Bias", "Fast", "Quick")),
+}
+"""Operators whose result has the shape of their first input, which onnx does not infer, and its
+type if that is always the same."""
 CONSTANTS_ARE_NO_INPUTS = 4
 """The IR version since which an initializer need not be an input as well (ONNX)."""
 
@@ -70,9 +80,20 @@ def with_shapes(model: ModelProto, data_prop: bool = False) -> ModelProto:
     As it is, if onnx finds a contradiction.
     """
     try:
-        return onnx.shape_inference.infer_shapes(without_weights(model), data_prop=data_prop)
+        light = without_weights(model)
+        put_known(light)
+        return onnx.shape_inference.infer_shapes(light, data_prop=data_prop)
     except ONNX_ERRORS:
         return model
+
+
+def put_known(light: ModelProto) -> None:
+    """Put operators whose shapes onnx infers in the place of some that it does not know."""
+    for node in light.graph.node:
+        if (name := op(node)) in KEEPS_SHAPE:
+            ends, wanted = (node.input[:1], node.output[:1]), KEEPS_SHAPE[name]
+            known = make_node("Cast", *ends, to=wanted) if wanted else make_node("Identity", *ends)
+            node.CopyFrom(known)
 
 
 def without_weights(model: ModelProto) -> ModelProto:

@@ -224,6 +224,21 @@ def test_a_scaler_of_other_domains_does_not_hide_the_number_of_axes() -> None:
     np.testing.assert_allclose(outputs_of(found, X[0])[0], layer(2 * X[0]), atol=1e-5)
 
 
+def test_layers_further_behind_a_scaler_are_found_too() -> None:
+    model = build(
+        "z = ai.onnx.ml.Scaler <offset = [0.0], scale = [2.0]> (x) a = MatMul(z, W) "
+        "h = Add(a, b) r = Relu(h) k = MatMul(r, V) m = Add(k, c) t = Relu(m) y = MatMul(t, W2)",
+        outputs="float[N,6] y",
+        W=W.T,
+        b=B[None],
+        V=V.T,
+        c=C[None],
+        W2=V,
+    )
+    model.opset_import.add(domain="ai.onnx.ml", version=1)
+    assert [len(match.layer.incoming) for match in find_layers(Graph(model))[0]] == [6, 2]
+
+
 KERAS = (
     "size = Shape(x) lengths = Cast <to = 6> (size) front = Gather(lengths, leading) "
     "whole = Concat <axis = 0> (front, width) target = Cast <to = 7> (whole) "

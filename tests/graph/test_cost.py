@@ -168,3 +168,20 @@ def test_maps_smaller_than_a_window_have_no_cost(length: int) -> None:
 def test_open_lengths_without_windows_are_one() -> None:
     model = build("y = MatMul(x, W)", "float[N,S,4] x", "float[N,S,2] y", W=normal(4, 2))
     assert one_sample(Graph(model)) == {"x": (1, 1, 4)}
+
+
+def test_a_pipeline_of_sklearn_is_counted() -> None:
+    """Shapes behind its own operators, and their work, which is no product, are known."""
+    model = build(
+        "z = ai.onnx.ml.Scaler <offset = [0.0], scale = [2.0]> (x) h = MatMul(z, W) r = Relu(h) "
+        "p = MatMul(r, V) t = ArgMax <axis = 1> (p) "
+        "y = ai.onnx.ml.ArrayFeatureExtractor (names, t)",
+        outputs="float y",
+        W=np.ones((3, 6), np.float32),
+        V=np.ones((6, 2), np.float32),
+        names=np.ones(2, np.float32),
+    )
+    model.opset_import.add(domain="ai.onnx.ml", version=3)
+    assert multiply_adds(model, {"x": (1, 3)}) == 3 * 6 + 6 * 2
+    model.graph.node[-1].op_type = "SVMRegressor"
+    assert multiply_adds(model, {"x": (1, 3)}) is None
