@@ -34,14 +34,14 @@ def check_limit(name: str, limit: Limit | None) -> None:
 def latency_limit(text: str) -> tuple[float, bool]:
     """Milliseconds, or a share of the original's time, and whether it is a share.
 
-    >>> latency_limit("60%"), latency_limit("2.5")
+    >>> latency_limit("60%"), latency_limit("2.5ms")
     ((0.6, True), (2.5, False))
     """
+    share = text.endswith("%")
     try:
-        number = float(text.removesuffix("ms").removesuffix("%"))
+        number = float(text.removesuffix("%" if share else "ms"))
     except ValueError:
         number = math.nan
-    share = text.endswith("%")
     if not (0 < number < math.inf) or (share and number >= 100):
         raise UsageError(f"--max-latency {text}: give milliseconds or a share below 100%")
     return (number / 100 if share else number), share

@@ -143,7 +143,8 @@ class MergeOptions:
             value = getattr(self, name, None)
             if value is not None and not is_number(value, kind):
                 what = "a whole number" if kind is Integral else "a number"
-                raise UsageError(f"{option(name)} {value!r} is not {what}")
+                share = "; a share is 0.5" if str(value).endswith("%") else ""
+                raise UsageError(f"{option(name)} {value!r} is not {what}{share}")
         for name, eps in self.layer_eps:
             if not is_number(eps):
                 raise UsageError(f"--eps {name}={eps!r} is not a number")

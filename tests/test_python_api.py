@@ -77,6 +77,11 @@ def test_what_is_no_data_is_a_data_error(data: Any) -> None:
             call(MODEL, data=data)
 
 
+def test_inputs_and_labels_as_a_pair_are_told_how_they_are_given() -> None:
+    with pytest.raises(DataError, match="several arrays are given by their names"):
+        onnxfde.optimize(MODEL, data=(X, np.arange(len(X))))
+
+
 @pytest.mark.parametrize("model", [3, b"x.onnx", None, [MODEL]])
 def test_what_is_no_model_is_a_model_error(model: Any) -> None:
     for call in (onnxfde.inspect, onnxfde.optimize):
@@ -102,7 +107,7 @@ def test_what_is_no_model_is_a_model_error(model: Any) -> None:
             "--keep 25 is not a fraction .* for 25 % give 25% or 0.25",
         ),
         ({"keep": 0}, "--keep 0 is not a fraction"),
-        ({"keep": "25%"}, "--keep '25%' is not a number"),
+        ({"keep": "25%"}, "--keep '25%' is not a number; a share is 0.5"),
         ({"eps": "0.1"}, "--eps '0.1' is not a number"),
         ({"eps": True}, "--eps True is not a number"),
         ({"eps": np.zeros(2)}, "is not a number"),

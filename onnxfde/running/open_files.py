@@ -137,4 +137,6 @@ def as_array(values: object) -> Array:
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the data cannot be made an array ({error})") from None
+        several = isinstance(values, tuple | list) and any(hasattr(v, "shape") for v in values)
+        hint = "; several arrays are given by their names: {'x': …, 'y': …}" if several else ""
+        raise DataError(f"the data cannot be made an array ({error}){hint}") from None

@@ -268,6 +268,7 @@ def test_a_limit_below_one_unit_in_each_layer_is_refused() -> None:
         ({"max_params": 0.5, "max_macs": 0.5}, UsageError, "cannot be combined"),
         ({"max_bytes": 500, "int8": "dynamic"}, UsageError, "limit --max-params"),
         ({"max_latency": "fast"}, UsageError, "give milliseconds or a share below 100%"),
+        ({"max_latency": "60%ms"}, UsageError, "give milliseconds or a share below 100%"),
         ({"max_latency": "120%"}, UsageError, "give milliseconds or a share below 100%"),
         ({"max_params": 0.5, "semantics": "paper"}, UsageError, "needs --semantics budget"),
     ],
