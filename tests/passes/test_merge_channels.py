@@ -342,6 +342,29 @@ def test_a_depthwise_convolution_may_end_with_one_channel(quotient: Any) -> None
     assert not report.layers[0].remark
 
 
+@pytest.mark.parametrize(
+    ("shapes", "reader", "weight"),
+    [
+        (([0, 6, -1], [-1, 6, 8, 8]), "Conv(s, V)", normal(4, 6, 1, 1)),
+        (([0, 6, -1], [0, 1, 6 * 64]), "MatMul(s, V)", normal(6 * 64, 4)),
+    ],
+)
+def test_a_reshape_may_end_with_one_channel(
+    shapes: tuple[list[int], list[int]], reader: str, weight: Any
+) -> None:
+    """Where the units are does not follow from lengths of 1."""
+    body = "h = Conv(x, W) a = Relu(h) r = Reshape(a, one) b = Relu(r) s = Reshape(b, other) "
+    body += f"y = {reader}"
+    one, other = (np.array(shape, np.int64) for shape in shapes)
+    equal: Any = {"W": np.repeat(normal(1, 3, 1, 1), 6, axis=0), "V": weight}
+    rank = "N,4,P,Q" if "Conv(s" in body else "N,1,4"
+    model = build(body, "float[N,3,8,8] x", f"float[{rank}] y", one=one, other=other, **equal)
+    result = onnxfde.optimize(model, 0.0)
+    assert counts(result.report) == {"h": 1}
+    (old,), (new,) = outputs_of(model, X), outputs_of(result.model, X)
+    np.testing.assert_allclose(new, old, rtol=0, atol=2e-5)
+
+
 def test_a_limit_on_work_counts_the_maps_of_the_data() -> None:
     wide, pooled = (normal(16, n, 3, 3) for n in (3, 16))
     body = "a = Conv(x, W) b = Relu(a) m = MaxPool <kernel_shape = [3, 3], strides = [3, 3]> (b) "
