@@ -213,6 +213,19 @@ def test_a_range_that_was_given_removes_more() -> None:
     assert (anywhere.neurons_after, anywhere.range_only) == (16, False)
 
 
+def test_a_range_is_not_used_where_as_few_are_left_without_it() -> None:
+    """Two equal channels, which are off in the range."""
+    off = np.repeat(-np.abs(normal(1, 3, 3, 3)), 2, axis=0)
+    model = build("h = Conv(x, W, b) r = Relu(h) y = Conv(r, V)", "float[N,3,8,8] x",
+                  "float[N,4,P,Q] y", W=off, b=np.full(2, -0.1, np.float32),
+                  V=normal(4, 2, 1, 1))  # fmt: skip
+    result = onnxfde.optimize(model, 0, input_range=(0, 1))
+    found = layers(result.report)["h"]
+    assert (found.neurons_after, found.range_only) == (1, False)
+    (old,), (new,) = outputs_of(model, UNSEEN), outputs_of(result.model, UNSEEN)
+    np.testing.assert_allclose(new, old, rtol=0, atol=2e-5)
+
+
 def test_two_readers_are_fitted_to_their_own_targets() -> None:
     model = with_branches()
     report = onnxfde.optimize(model, 0.2, data=X, align=1)
