@@ -91,3 +91,15 @@ def test_an_odd_model_gets_an_answer_or_one_line(tmp_path: Path, name: str) -> N
             assert line.startswith("onnxfde: ")
             assert message in line
     assert (tmp_path / "out.onnx").exists() == (not message)
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("optimize", "--keep", "50%")])
+def test_names_do_not_steer_the_terminal(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Escapes, line breaks, and marks that turn the direction of what follows."""
+    odd, (command, *more) = "a\x1b[31m\r\nb\x07\N{RIGHT-TO-LEFT OVERRIDE}c", words
+    model = tmp_path / "in.onnx"
+    onnx.save(edited(lambda m: setattr(m.graph.node[0], "name", odd)), model)
+    done = run(command, model, *([model] * (command == "optimize")), *more)
+    assert done.exit_code == 0, done.stderr
+    assert "a [31m  b  c" in done.stdout
+    assert all(c.isprintable() for c in (done.stdout + done.stderr).replace("\n", ""))
