@@ -63,6 +63,10 @@ ODD: dict[str, tuple[ModelProto, str]] = {
     "input that is a scalar constant": (edited(with_scalar_constant_input), ""),
     "axis 10^18": (
         build(NETWORK.format(f"q = Mul(h, h) s = Flatten <axis = {10**18}> (q)"), **WEIGHTS), ""),
+    "maps without any position": (
+        build("h = Conv(x, W, b) s = Relu(h) y = Conv(s, V)", "float[N,2,2,2] x",
+              "float[N,2,P,Q] y", W=np.zeros((6, 2, 3, 3), np.float32),
+              V=np.ones((2, 6, 1, 1), np.float32), b=np.ones(6, np.float32)), ""),
     "opset 10^9": (edited(lambda m: setattr(m.opset_import[0], "version", 10**9)), ""),
     "IR 10^9": (
         edited(lambda m: setattr(m, "ir_version", 10**9)), "ir_version 1000000000 is higher"),
