@@ -67,6 +67,9 @@ ODD: dict[str, tuple[ModelProto, str]] = {
         build("h = Conv(x, W, b) s = Relu(h) y = Conv(s, V)", "float[N,2,2,2] x",
               "float[N,2,P,Q] y", W=np.zeros((6, 2, 3, 3), np.float32),
               V=np.ones((2, 6, 1, 1), np.float32), b=np.ones(6, np.float32)), ""),
+    "layer that reads nothing": (
+        build("z = Abs(x) h = MatMul(z, W) s = Relu(h) y = MatMul(s, V)", "float[N,0] x",
+              "float[N,2] y", W=np.ones((0, 6), np.float32), V=np.ones((6, 2), np.float32)), ""),
     "opset 10^9": (edited(lambda m: setattr(m.opset_import[0], "version", 10**9)), ""),
     "IR 10^9": (
         edited(lambda m: setattr(m, "ir_version", 10**9)), "ir_version 1000000000 is higher"),
