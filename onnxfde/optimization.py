@@ -20,7 +20,7 @@ from typing import Any
 
 from onnxfde import __version__
 from onnxfde.deadline import Deadline
-from onnxfde.errors import DataError, VerificationError
+from onnxfde.errors import DataError, GoalMissed, VerificationError
 from onnxfde.goals import judged_goal, latency_of, written_goal
 from onnxfde.graph import files
 from onnxfde.graph.cost import multiply_adds, one_sample
@@ -35,6 +35,7 @@ from onnxfde.graph.size import count_parameters, stored_bytes
 from onnxfde.graph.staging import Stage
 from onnxfde.graph.stamp import stamp, stamp_bytes
 from onnxfde.inspection import why_nothing
+from onnxfde.limits import LOSS_GOALS
 from onnxfde.numbers import ROUNDING_STEPS, ROUNDOFF
 from onnxfde.options import MergeOptions, Options
 from onnxfde.passes.certified_merging import CertifiedMerging, CertifiedResult
@@ -175,7 +176,10 @@ class Optimization:
         return SideBySide(graph, samples, self.context.progress, inputs.clock)
 
     def merged(self, merging: CertifiedMerging) -> Result:
-        """The merged model; if it fails the comparison, one merged at ε = 0, or a copy."""
+        """The merged model; if it fails the comparison, one merged at ε = 0, or a copy.
+
+        A copy would not keep a limit on size or time: GoalMissed.
+        """
         original = self.source.graph
         made = merging.apply(original, self.context)
         if not made.result.changed:
@@ -191,9 +195,10 @@ class Optimization:
         if again and again.result.changed:
             with suppress(VerificationError):
                 return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
-        return self.unchanged(
-            f"the merged model was rejected: {failed}", made.undone(original).result
-        )
+        rejected = f"the merged model was rejected: {failed}"
+        if made.goal is not None and made.goal.kind not in LOSS_GOALS:
+            raise GoalMissed(f"--max-{made.goal.kind} was not met: {rejected}")
+        return self.unchanged(rejected, made.undone(original).result)
 
     def reason_to_keep(self, result: Graph) -> str | None:
         """Why the original is better than a merged model, if shared weights made that larger."""

@@ -62,15 +62,22 @@ class ChannelMerging:
         works = [AxisWork.started(self.work, *found) for found in zip(axes, names, strict=True)]
         for found in works:
             axis = read_again(self.work, found.axis)
-            facts = unit_facts(self.work, axis, bounds)
-            found.range_only = bounds is not None and self.needs_range(axis, facts)
+            facts, found.range_only = self.facts(axis, bounds)
             found.axis = remove_units(self.work, axis, facts, self.options.align or 1)
             found.lossless = found.axis.units
         return works
 
-    def needs_range(self, axis: Axis, facts: UnitFacts) -> bool:
-        """Whether units go because of the range that the user gave."""
-        return len(facts.kept) < len(unit_facts(self.work, axis, None).kept)
+    def facts(self, axis: Axis, bounds: NetworkBounds | None) -> tuple[UnitFacts, bool]:
+        """What lets units go, and whether it holds in the range only that the user gave.
+
+        What holds for all inputs is preferred where it leaves as few.
+        """
+        anywhere, align = unit_facts(self.work, axis, None), self.options.align or 1
+        if bounds is None:
+            return anywhere, False
+        in_range = unit_facts(self.work, axis, bounds)
+        left = [len(facts.kept_in_multiples(align)) for facts in (in_range, anywhere)]
+        return (in_range, True) if left[0] < left[1] else (anywhere, False)
 
     def by_an_error(self, works: list[AxisWork], eps: dict[str, float]) -> None:
         """Leave so few units of each axis as ε or a count allows."""

@@ -160,7 +160,10 @@ def constants(axis: Axis, seen: list[Interval | None], roundoff: float) -> Mask:
 
 
 def mixture(graph: Graph, axis: Axis, dtype: np.dtype[Any], constant: Mask) -> FloatArray:
-    """How units are made of those that stay: multiples, or sums where nothing bends them."""
+    """How units are made of those that stay: multiples, or sums where nothing bends them.
+
+    A small row counts like a large one: what reads it may be large.
+    """
     rows, labels = (
         np.column_stack(producer_rows(graph, axis.producer)),
         inner_parameters(graph, axis),
@@ -169,9 +172,11 @@ def mixture(graph: Graph, axis: Axis, dtype: np.dtype[Any], constant: Mask) -> F
     bare, free = labels.shape[1] == 0, np.flatnonzero(~constant)
     mix = np.zeros((axis.units, axis.units))
     if bare and kinds <= LINEAR:
-        kept, others, combined = spanning_rows(rows[free], ROUNDOFF[dtype.name])
+        size = np.abs(rows[free]).max(axis=1, initial=0.0)
+        size = np.where(size > 0, size, 1.0)
+        kept, others, combined = spanning_rows(rows[free] / size[:, None], ROUNDOFF[dtype.name])
         mix[free[kept], free[kept]] = 1.0
-        mix[np.ix_(free[others], free[kept])] = combined
+        mix[np.ix_(free[others], free[kept])] = combined * size[others, None] / size[kept]
         return mix
     scaled, own = bare and kinds <= SCALE_FREE, None if bare else labels[free]
     with np.errstate(invalid="ignore", divide="ignore"):

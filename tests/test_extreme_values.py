@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 import onnxfde
-from onnxfde.errors import VerificationError
+from onnxfde.errors import GoalMissed, VerificationError
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import ROUNDOFF
 from onnxfde.optimization import Optimization
@@ -179,6 +179,14 @@ def test_a_merge_that_always_fails_the_comparison_ends_in_a_copy(
     assert result.report.unchanged == "the merged model was rejected: the result gives infinity"
     assert [layer.neurons_after for layer in result.report.layers] == [12]
     assert result.model == scaled(1.0, 1.0)
+
+
+def test_a_size_is_missed_if_the_merged_model_fails_the_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail(1, monkeypatch)
+    with pytest.raises(GoalMissed, match="--max-params was not met: the merged model was rejected"):
+        onnxfde.optimize(scaled(1.0, 1.0), max_params=0.5)
 
 
 def test_8_bits_that_fail_the_comparison_are_an_error_that_names_them(

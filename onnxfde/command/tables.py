@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxfde.command.ascii_fallback import spelled
+from onnxfde.errors import without_controls
 
 ASCII_HEAD = Box("    \n    \n -- \n" + 5 * "    \n", ascii=True)
 """SIMPLE_HEAD, for terminals that have only ASCII."""
@@ -51,7 +52,8 @@ class Grid:
             )
         for section in self.sections:
             for row in section:
-                table.add_row(*(Text(spelled(cell, out.encoding)) for cell in row))
+                plain = map(without_controls, row)
+                table.add_row(*(Text(spelled(cell, out.encoding)) for cell in plain))
             table.add_section()
         return table
 

@@ -8,6 +8,8 @@ import textwrap
 
 from rich.console import Console
 
+from onnxfde.errors import without_controls
+
 PLAIN_WIDTH = 100
 """Columns if the output goes to a file or a pipe. Chosen: wide enough for one table of most models,
 narrow enough to read in a log; not tuned."""
@@ -27,7 +29,8 @@ def console(stderr: bool = False) -> Console:
 
 
 def print_line(out: Console, text: str) -> None:
-    """Print text as it is; on a terminal, lines are broken between words."""
+    """Print text as one line, without escapes; on a terminal, it is broken between words."""
+    text = without_controls(text)
     if out.is_terminal:
         labelled = text[LABEL_WIDTH - 2 : LABEL_WIDTH] == "  "
         text = textwrap.fill(

@@ -105,7 +105,7 @@ def vector(step: Step, place: int) -> tuple[Port, ...]:
 def convolution(step: Step) -> AxisOutcome:
     """A Conv with one group reads the units, one with a group for each passes them on."""
     groups = attributes(step.node).get("group", 1)
-    if groups == 1 and step.node.output[0] not in step.depthwise:
+    if groups == 1 and not step.was_depthwise:
         return reader_of(step)
     spot, weight = step.channels, float_constant(step.graph, step.node, 1, "weight").values
     if groups != step.units or spot.block != 1:

@@ -120,7 +120,7 @@ def reshape(step: Step) -> Passes:
     behind = 1
     for axis in reversed(range(len(entries))):
         run, length = stride // behind, lengths[axis]
-        if stride % behind == 0:
+        if stride % behind == 0 and step.may_be_on(axis):
             outer = outer_of(step, run, length)
             if outer:
                 return reshaped(step, entries, Spot(len(entries), axis, outer, run))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxfde.graph.affine_maps import NoMatch, overridable_reason
-from onnxfde.graph.axes import Length, Port, Reader
+from onnxfde.graph.axes import Axis, Length, Port, Reader
 from onnxfde.graph.inferred_shapes import computed_integers
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import attributes, label, op
@@ -60,8 +60,8 @@ class Step:
     spots: Mapping[str, Spot]
     """Values with units, and where they are."""
     units: int
-    depthwise: frozenset[str] = frozenset()
-    """Values that are known to be made by a depthwise Conv."""
+    before: Axis | None = None
+    """The axis as it was with more units, if it is known."""
 
     @property
     def named(self) -> str:
@@ -83,6 +83,17 @@ class Step:
         if spot.axis != 1:
             raise NoMatch(f"the channels are not on axis 1 of what {self.named} reads")
         return spot
+
+    @property
+    def was_depthwise(self) -> bool:
+        """Whether the node was a depthwise Conv when there were more units."""
+        inner = self.before.inner if self.before else ()
+        return any(i.depthwise and i.node.output[0] == self.node.output[0] for i in inner)
+
+    def may_be_on(self, axis: int) -> bool:
+        """Whether the units of the result can be on an axis, by what it was with more of them."""
+        known = self.before.values if self.before else {}
+        return known.get(self.node.output[0], axis) == axis
 
     def number_of_entries(self, spot: Spot) -> int:
         """The length of the axis with the units."""

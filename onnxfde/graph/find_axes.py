@@ -70,24 +70,24 @@ def is_plain_dense(axis: Axis) -> bool:
 
 def read_again(graph: Graph, axis: Axis) -> Axis:
     """An axis as it is now, after edits to others; NoMatch if it is no longer one."""
-    known = frozenset(inner.node.output[0] for inner in axis.inner if inner.depthwise)
-    return replace(axis_of(graph, axis.producer.node, positions(graph), known), name=axis.name)
+    return replace(axis_of(graph, axis.producer.node, positions(graph), axis), name=axis.name)
 
 
 def axis_of(
     graph: Graph,
     node: NodeProto,
     places: dict[str, int],
-    depthwise: frozenset[str] = frozenset(),
+    before: Axis | None = None,
 ) -> Axis:
     """The axis of the units that a node makes; NoMatch says what ended it.
 
-    What is known to be made by a depthwise Conv: with a single channel left, it looks like others.
+    `before` is the axis as it was with more units: where a single one is left, a depthwise Conv
+    looks like others, and a Reshape does not tell on which axis of length 1 it is.
     """
     product = product_of(graph, node)
     spot = Spot(product.rank, product.axis)
     producer = Producer(node, product.rows, product.bias, node.input[0], product.value)
-    walk = Walk(graph, product.outputs, places, depthwise)
+    walk = Walk(graph, product.outputs, places, before)
     if product.value != node.output[0]:
         walk.spots[node.output[0]] = spot
     walk.reach(product.value, spot)
@@ -113,7 +113,7 @@ class Walk:
     units: int
     places: dict[str, int]
     """The position of the node that makes each value."""
-    depthwise: frozenset[str]
+    before: Axis | None
     spots: dict[str, Spot] = field(default_factory=dict)
     pending: list[tuple[int, NodeProto]] = field(default_factory=list)
     met: set[int] = field(default_factory=set)
@@ -140,7 +140,7 @@ class Walk:
         """One node: it passes the units on, reads them, or asks for other axes only."""
         if any(bodies(node)):
             raise NoMatch(f"{op(node)} '{label(node)}' reads the channels in a body")
-        outcome = outcome_of(Step(self.graph, node, self.spots, self.units, self.depthwise))
+        outcome = outcome_of(Step(self.graph, node, self.spots, self.units, self.before))
         if isinstance(outcome, Passes):
             self.leave_unused(node, outcome.spot)
             self.inner.append(Inner(node, outcome.ports, outcome.depthwise, outcome.lengths))

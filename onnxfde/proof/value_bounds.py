@@ -39,7 +39,7 @@ class NetworkBounds:
         return Pairing(self.graph, self.graph, self.box)
 
     def of(self, name: str) -> Interval | None:
-        """The range of each element of a value; None if there is no bound."""
+        """The range of each element of a value; None if there is no bound, or no element."""
         if self.parameters > MOST_BOUNDED:
             return None
         try:
@@ -47,7 +47,7 @@ class NetworkBounds:
                 found = self._pairing.resolve((name, name))
         except (MemoryError, Uncertified):
             return None
-        return found.value if isinstance(found, Pair) else None
+        return found.value if isinstance(found, Pair) and found.value.low.size else None
 
 
 def feature_bounds(graph: Graph, name: str, layout: Layout, box: Box) -> Interval | None:

@@ -55,7 +55,7 @@ def record_layers(recording: Recording, matches: Iterable[Match], with_results: 
         * size_of(recording.graph, match).positions
         for match in measured
     ]
-    fitting = MOST_RECORDED // max(widths, default=1)
+    fitting = MOST_RECORDED // max([1, *widths])
     recording.samples = recording.samples.some(max(fitting, 1))
     capacity = MOST_RECORDED
     for match, width in zip(measured, widths, strict=True):

@@ -104,16 +104,22 @@ def computed(task: PointTask, folder: Path) -> PointOutcome:
     with threadpool_limits(1, user_api="blas"):
         result = optimized(model, replace(task.options, data=data), frontiers=True)
         saved = result.save(made / f"{task.stem}.onnx")
-        report = json.loads(without_folder(saved.to_json(), task, folder))
+        report = without_folder(json.loads(saved.to_json()), task, folder)
         page = ReportPage.of(result, task.model.path.name, task.command).of_fields(report)
     written = sorted(file for file in made.rglob("*") if file.is_file())
     files = tuple((str(file.relative_to(made)), file.read_bytes()) for file in written)
     return PointOutcome(files, report, page, seconds=perf_counter() - start)
 
 
-def without_folder(text: str, task: PointTask, folder: Path) -> str:
-    """A text in which files that travelled have the names that the user knows."""
-    for parcel, place in ((task.model, "model"), (task.data, "data")):
-        if parcel is not None:
-            text = text.replace(str(folder / place), str(parcel.root))
-    return text
+def without_folder(value: Any, task: PointTask, folder: Path) -> Any:
+    """A value whose texts call files that travelled by the names that the user knows."""
+    if isinstance(value, dict):
+        return {name: without_folder(inside, task, folder) for name, inside in value.items()}
+    if isinstance(value, list):
+        return [without_folder(inside, task, folder) for inside in value]
+    if isinstance(value, str):
+        for parcel, place in ((task.model, "model"), (task.data, "data")):
+            if parcel is not None:
+                value = value.replace(str(folder / place / parcel.path.name), str(parcel.path))
+                value = value.replace(str(folder / place), str(parcel.root))
+    return value

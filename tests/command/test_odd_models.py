@@ -63,6 +63,13 @@ ODD: dict[str, tuple[ModelProto, str]] = {
     "input that is a scalar constant": (edited(with_scalar_constant_input), ""),
     "axis 10^18": (
         build(NETWORK.format(f"q = Mul(h, h) s = Flatten <axis = {10**18}> (q)"), **WEIGHTS), ""),
+    "maps without any position": (
+        build("h = Conv(x, W, b) s = Relu(h) y = Conv(s, V)", "float[N,2,2,2] x",
+              "float[N,2,P,Q] y", W=np.zeros((6, 2, 3, 3), np.float32),
+              V=np.ones((2, 6, 1, 1), np.float32), b=np.ones(6, np.float32)), ""),
+    "layer that reads nothing": (
+        build("z = Abs(x) h = MatMul(z, W) s = Relu(h) y = MatMul(s, V)", "float[N,0] x",
+              "float[N,2] y", W=np.ones((0, 6), np.float32), V=np.ones((6, 2), np.float32)), ""),
     "opset 10^9": (edited(lambda m: setattr(m.opset_import[0], "version", 10**9)), ""),
     "IR 10^9": (
         edited(lambda m: setattr(m, "ir_version", 10**9)), "ir_version 1000000000 is higher"),
@@ -91,3 +98,15 @@ def test_an_odd_model_gets_an_answer_or_one_line(tmp_path: Path, name: str) -> N
             assert line.startswith("onnxfde: ")
             assert message in line
     assert (tmp_path / "out.onnx").exists() == (not message)
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("optimize", "--keep", "50%")])
+def test_names_do_not_steer_the_terminal(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Escapes, line breaks, and marks that turn the direction of what follows."""
+    odd, (command, *more) = "a\x1b[31m\r\nb\x07\N{RIGHT-TO-LEFT OVERRIDE}c", words
+    model = tmp_path / "in.onnx"
+    onnx.save(edited(lambda m: setattr(m.graph.node[0], "name", odd)), model)
+    done = run(command, model, *([model] * (command == "optimize")), *more)
+    assert done.exit_code == 0, done.stderr
+    assert "a [31m  b  c" in done.stdout
+    assert all(c.isprintable() for c in (done.stdout + done.stderr).replace("\n", ""))

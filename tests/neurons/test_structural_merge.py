@@ -308,6 +308,16 @@ def test_a_box_switches_neurons_off_or_on_and_on_ones_are_linear() -> None:
     assert_same_on_box(layer, found.layer, BOX)
 
 
+def test_a_box_is_not_used_where_as_few_are_left_without_it() -> None:
+    """Two equal neurons that are off in the box."""
+    layer = relu_layer([[1.0, 1.0, -10.0], [1.0, 1.0, -10.0]], [[1, 2]])
+    found = merged(layer, **ON_BOX)
+    assert found is not None
+    assert found.layer.neurons == 1
+    x = np.random.default_rng(12).uniform(-20, 20, size=(64, 2))
+    np.testing.assert_allclose(found.layer(x), layer(x), rtol=0, atol=1e-6)
+
+
 def assert_same_on_box(a: Layer, b: Layer, box: tuple[FloatArray, FloatArray]) -> None:
     rng = np.random.default_rng(8)
     x = rng.uniform(*box, size=(200, a.inputs))

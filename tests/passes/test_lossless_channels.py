@@ -255,6 +255,18 @@ def test_sums_of_other_channels_go_where_nothing_bends_them() -> None:
     assert largest_change(graph, smaller, (-3, 3)) <= 2e-6
 
 
+def test_a_small_filter_that_is_read_by_large_weights_stays() -> None:
+    graph = network(4, ["AveragePool"], {}, {})
+    before = without_idle_channels(graph, None)[1]
+    for name, factor in (("w", 1e-7), ("b", 1e-7), ("v0", 1e7)):
+        values = numpy_helper.to_array(graph.initializers[name]).copy()
+        np.moveaxis(values, int(name == "v0"), 0)[5] *= factor
+        graph.initializers[name].CopyFrom(tensor(name, values))
+    smaller, units = without_idle_channels(Graph(graph.model), None)
+    assert units == before
+    assert largest_change(graph, smaller, (-3, 3)) <= 2e-6
+
+
 @pytest.mark.parametrize("reach", [0.1, 10.0])
 def test_bounds_hold_in_their_range_only(reach: float) -> None:
     """A ReLU that no input in the range switches on goes, and another range brings it back."""

@@ -213,6 +213,19 @@ def test_a_range_that_was_given_removes_more() -> None:
     assert (anywhere.neurons_after, anywhere.range_only) == (16, False)
 
 
+def test_a_range_is_not_used_where_as_few_are_left_without_it() -> None:
+    """Two equal channels, which are off in the range."""
+    off = np.repeat(-np.abs(normal(1, 3, 3, 3)), 2, axis=0)
+    model = build("h = Conv(x, W, b) r = Relu(h) y = Conv(r, V)", "float[N,3,8,8] x",
+                  "float[N,4,P,Q] y", W=off, b=np.full(2, -0.1, np.float32),
+                  V=normal(4, 2, 1, 1))  # fmt: skip
+    result = onnxfde.optimize(model, 0, input_range=(0, 1))
+    found = layers(result.report)["h"]
+    assert (found.neurons_after, found.range_only) == (1, False)
+    (old,), (new,) = outputs_of(model, UNSEEN), outputs_of(result.model, UNSEEN)
+    np.testing.assert_allclose(new, old, rtol=0, atol=2e-5)
+
+
 def test_two_readers_are_fitted_to_their_own_targets() -> None:
     model = with_branches()
     report = onnxfde.optimize(model, 0.2, data=X, align=1)
@@ -340,6 +353,29 @@ def test_a_depthwise_convolution_may_end_with_one_channel(quotient: Any) -> None
     assert report.parameters.after == report.layers[0].parameters_after + 4
     assert report.layers[0].measured_error > 0.1
     assert not report.layers[0].remark
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reader", "weight"),
+    [
+        (([0, 6, -1], [-1, 6, 8, 8]), "Conv(s, V)", normal(4, 6, 1, 1)),
+        (([0, 6, -1], [0, 1, 6 * 64]), "MatMul(s, V)", normal(6 * 64, 4)),
+    ],
+)
+def test_a_reshape_may_end_with_one_channel(
+    shapes: tuple[list[int], list[int]], reader: str, weight: Any
+) -> None:
+    """Where the units are does not follow from lengths of 1."""
+    body = "h = Conv(x, W) a = Relu(h) r = Reshape(a, one) b = Relu(r) s = Reshape(b, other) "
+    body += f"y = {reader}"
+    one, other = (np.array(shape, np.int64) for shape in shapes)
+    equal: Any = {"W": np.repeat(normal(1, 3, 1, 1), 6, axis=0), "V": weight}
+    rank = "N,4,P,Q" if "Conv(s" in body else "N,1,4"
+    model = build(body, "float[N,3,8,8] x", f"float[{rank}] y", one=one, other=other, **equal)
+    result = onnxfde.optimize(model, 0.0)
+    assert counts(result.report) == {"h": 1}
+    (old,), (new,) = outputs_of(model, X), outputs_of(result.model, X)
+    np.testing.assert_allclose(new, old, rtol=0, atol=2e-5)
 
 
 def test_a_limit_on_work_counts_the_maps_of_the_data() -> None:

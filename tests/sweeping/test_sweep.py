@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,8 +334,19 @@ def within_seconds(seconds: float, happens: Callable[[], bool]) -> bool:
     return happens()
 
 
-def test_files_that_travel_give_the_same(done: Path, models: list[Path]) -> None:
-    ladder = ladder_for(models, models[0].parent / "data.npz")
+def test_files_that_travel_give_the_same(
+    models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from a folder whose name JSON writes otherwise, and from the one that one is in."""
+    odd = tmp_path / 'a "folder\\'
+    shutil.copytree(models[0].parent, odd)
+    same_where_they_are_and_elsewhere(odd / "net0.onnx", odd / "data.npz")
+    monkeypatch.chdir(odd)
+    same_where_they_are_and_elsewhere(Path("net0.onnx"), Path("data.npz"))
+
+
+def same_where_they_are_and_elsewhere(model: Path, data: Path) -> None:
+    ladder = ladder_for([model], data)
     task = ladder.tasks_of(ladder.models[0])[1]
     here, there = run_point(task), run_point(task.packed())
     assert (here.files, here.page.count("<svg")) == (there.files, there.page.count("<svg"))
