@@ -38,6 +38,7 @@ NOT_ALIGNED = (
     f"x86 is slow with channels that are no multiple of {USUAL_ALIGNMENT}: "
     f"try --align {USUAL_ALIGNMENT}, and compare with onnxfde bench."
 )
+OTHER_INPUTS = ": on others, as real ones are, outputs may change far more"
 REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
@@ -124,7 +125,8 @@ def show_totals(out: Console, report: Report, target: str) -> None:
         large = large_change((layer.eps for layer in report.layers), kind)
         show_verification(out, report.verification, cure=remedy(report), large=large)
     if report.assumed:
-        print_line(out, f"assumed     {report.assumed}")
+        lossy = any(layer.changed and not is_without_loss(layer) for layer in report.layers)
+        print_line(out, f"assumed     {report.assumed}{OTHER_INPUTS if lossy else ''}")
     if report.certificate:
         show_certificate(out, report.certificate)
     for remark in filter(None, (why_larger(report, target), why_slow(report, target))):
@@ -132,6 +134,11 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     weights = f", weights in {', '.join(report.weight_files)}" if report.weight_files else ""
     written = f"written to  {target}{weights}"
     print_line(out, written if target else "Dry run: nothing was written.")
+
+
+def is_without_loss(layer: LayerChange) -> bool:
+    """Whether a layer has as many neurons as compute the same."""
+    return layer.neurons_lossless is not None and layer.neurons_after >= layer.neurons_lossless
 
 
 def goal_text(goal: GoalOutcome) -> str:
