@@ -83,8 +83,9 @@ def show_layers(out: Console, layers: tuple[LayerChange, ...]) -> None:
 
 
 def layer_grid(rows: Sequence[Mapping[str, str]], columns: tuple[str, ...]) -> Grid:
-    """The table with some of the columns."""
-    return Grid(columns, [[tuple(row[column] for column in columns) for row in rows]])
+    """The table with those of the columns in which something is known."""
+    shown = [name for name in columns if any(row[name] != UNKNOWN for row in rows)]
+    return Grid(tuple(shown), [[tuple(row[name] for name in shown) for row in rows]])
 
 
 def layer_cells(layer: LayerChange) -> dict[str, str]:
@@ -106,6 +107,8 @@ def layer_cells(layer: LayerChange) -> dict[str, str]:
 
 def show_totals(out: Console, report: Report, target: str) -> None:
     """Print size and measured error of the whole model."""
+    if len(report.layers) > 1:
+        print_line(out, units_text(report.layers))
     parameters = before_and_after(report.parameters.before, report.parameters.after)
     print_line(out, f"parameters  {parameters}  ({report.grp_percent:.1f} % left)")
     print_line(out, f"bytes       {before_and_after(report.bytes.before, report.bytes.after)}")
@@ -134,6 +137,14 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     weights = f", weights in {', '.join(report.weight_files)}" if report.weight_files else ""
     written = f"written to  {target}{weights}"
     print_line(out, written if target else "Dry run: nothing was written.")
+
+
+def units_text(layers: Sequence[LayerChange]) -> str:
+    """How many neurons or channels all layers of the table have together."""
+    kinds = {layer.kind for layer in layers}
+    name = {"channels": "channels", "dense": "neurons"}[kinds.pop()] if len(kinds) == 1 else "units"
+    counts = (sum(a.neurons_before for a in layers), sum(a.neurons_after for a in layers))
+    return f"{name:<11} {before_and_after(*counts)}"
 
 
 def is_without_loss(layer: LayerChange) -> bool:

@@ -39,8 +39,11 @@ def test_explain_shows_what_each_layer_gives(files: tuple[Path, Path, Path]) -> 
         "first",
         "second",
         "goal        --max-error 0.3: ",
+        "neurons     40 → ",
     ):
         assert part in text
+    header = next(line for line in text.splitlines() if line.startswith("layer"))
+    assert "ε" not in header.split(), "no layer has one"
 
 
 def test_nothing_is_written_if_an_error_is_not_met(
