@@ -32,14 +32,14 @@ CANNOT_BE_MADE_UP = (
     "({}): give --data to merge more"
 )
 CHANNELS_IN_RANGE = (
-    "some of its channels were removed because they are constant for all inputs in --input-range"
+    "channels were removed because they are constant for all inputs in --input-range"
 )
 MADE_UP = (
     "fitted to made-up images (dead leaves), not to real ones, so that its error on these is not "
     "known: give --data"
 )
 TOO_FEW_CHANNELS = (
-    "less than three quarters of its channels are left, which made-up images do not bear"
+    "less than three quarters of the channels are left, which made-up images do not bear"
 )
 ENOUGH_LEFT = 0.75
 """The share of channels that made-up images are good for."""

@@ -32,11 +32,11 @@ ASK_FOR_DATA = (
     "(or --eps or --keep, to merge on an assumption)"
 )
 IN_RANGE_ONLY = (
-    "some of its neurons were removed because they do nothing, or are linear, for all inputs in "
+    "neurons were removed because they do nothing, or are linear, for all inputs in "
     "--input-range"
 )
 FEW_LEFT = (
-    "fewer than half of its neurons are left on an assumption about its inputs, and the error on "
+    "fewer than half of the neurons are left on an assumption about the inputs, and the error on "
     "real inputs is not known: give --data"
 )
 
