@@ -143,7 +143,8 @@ class OptimizeArguments:
         str | None,
         typer.Option(
             metavar="MS|P%",
-            help="The same for the time of one run, in milliseconds or as a share of IN's.",
+            help="The same for the time of one run (one sample, one thread), in milliseconds or as "
+            "a share of IN's.",
             rich_help_panel=GOAL_OPTIONS,
         ),
     ] = None
