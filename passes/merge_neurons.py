@@ -32,8 +32,7 @@ ASK_FOR_DATA = (
     "(or --eps or --keep, to merge on an assumption)"
 )
 IN_RANGE_ONLY = (
-    "neurons were removed because they do nothing, or are linear, for all inputs in "
-    "--input-range"
+    "neurons were removed because they do nothing, or are linear, for all inputs in --input-range"
 )
 FEW_LEFT = (
     "fewer than half of the neurons are left on an assumption about the inputs, and the error on "

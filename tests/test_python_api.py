@@ -78,8 +78,9 @@ def test_what_is_no_data_is_a_data_error(data: Any) -> None:
 
 
 def test_inputs_and_labels_as_a_pair_are_told_how_they_are_given() -> None:
+    pair: Any = (X, np.arange(len(X)))
     with pytest.raises(DataError, match="several arrays are given by their names"):
-        onnxfde.optimize(MODEL, data=(X, np.arange(len(X))))
+        onnxfde.optimize(MODEL, data=pair)
 
 
 @pytest.mark.parametrize("model", [3, b"x.onnx", None, [MODEL]])

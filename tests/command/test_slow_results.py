@@ -29,7 +29,7 @@ EVEN = (*ODD, "--align", "8")
 def test_what_is_slow_is_said(tmp_path: Path, out: str, words: tuple[str, ...], said: str) -> None:
     onnx.save(residual(), tmp_path / "in.onnx")
     np.save(tmp_path / "images.npy", images(100))
-    given = ("--data", tmp_path / "images.npy", "--quotient", "refit", *words)
+    given = ("--data", str(tmp_path / "images.npy"), "--quotient", "refit", *words)
     done = run("optimize", tmp_path / "in.onnx", tmp_path / out, *given)
     assert done.exit_code == 0, done.stderr
     hints = ("no multiple of 8", "static is faster", "slower from an .ort")
