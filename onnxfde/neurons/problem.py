@@ -214,12 +214,19 @@ class Problem:
         return self.evidence.held_out.error(found.layer) if self.evidence else found.error
 
     def expected_error(self, found: Reduced) -> float:
-        """The error to expect on new inputs, without what earlier layers brought in."""
+        """The error to expect on new inputs, without what earlier layers brought in.
+
+        That is expected with the same margin, or the margin on it would be charged to this layer.
+        """
         if self.evidence is None:
             return found.error
-        expected = self.evidence.expected_error(found.layer)
-        own = math.sqrt(max(expected**2 - self.inherited_error**2, 0.0))
+        whole, inherited = self.evidence.expected_error(found.layer), self._inherited_expected
+        own = math.sqrt(max(whole**2 - inherited**2, 0.0))
         return max(own, found.error) if self.other_metrics else own
+
+    @cached_property
+    def _inherited_expected(self) -> float:
+        return self.evidence.expected_error(self.layer) if self.evidence else 0.0
 
     def with_prior(self) -> Problem:
         """The same with a metric that knows only the rows neurons are fitted to, and less of them.
