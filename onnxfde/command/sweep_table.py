@@ -8,6 +8,7 @@ from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.pages.sweep_pages import ModelSweep
 from onnxfde.pages.sweep_rows import SweepRow
+from onnxfde.pages.words import TOO_LOOSE
 
 SWEEP_COLUMNS = ("model", "size", "parameters", "error", "score", "proven", "ms")
 FEW_COLUMNS = ("model", "size", "parameters", "error")
@@ -42,6 +43,8 @@ def cells_of(row: SweepRow) -> dict[str, str]:
         "parameters": shown(row.parameters, "{:,}".format),
         "error": shown(row.relative_l2, "{:.2g}".format),
         "score": shown(row.metric_value, "{:.4g}".format),
-        "proven": shown(row.certified_change, "{:.2g}".format),
+        "proven": TOO_LOOSE
+        if row.certified_useful is False
+        else shown(row.certified_change, "{:.2g}".format),
         "ms": shown(row.latency_ms, "{:.3g}".format),
     }

@@ -12,7 +12,14 @@ from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
 from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
 from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow
-from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, small, whole_number
+from onnxfde.pages.words import (
+    SIZE_WORDS,
+    TOO_LOOSE,
+    UNKNOWN_NUMBER,
+    percent,
+    small,
+    whole_number,
+)
 
 SWEEP = "sweep.html"
 SMALL_CHANGE = 0.05
@@ -207,6 +214,7 @@ def lead(done: ModelSweep) -> Iterator[str]:
 def point_row(done: ModelSweep, row: SweepRow) -> Markup:
     """A size in the table of a model."""
     value = percent if row.metric == "accuracy" else small
+    loose = row.certified_useful is False
     return fill_in(
         SWEEP,
         "point",
@@ -218,7 +226,7 @@ def point_row(done: ModelSweep, row: SweepRow) -> Markup:
         work=cell(row.multiply_adds, whole_number),
         change=cell(row.relative_l2, percent),
         score=cell(row.metric_value, value),
-        proven=cell(row.certified_change, small),
+        proven=cell(row.certified_change, (lambda _: TOO_LOOSE) if loose else small),
         time=cell(row.latency_ms, small),
         speedup=cell(row.speedup, lambda v: f"{v:.2f} ×"),
         file=file_link(row),

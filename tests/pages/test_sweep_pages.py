@@ -1,0 +1,72 @@
+"""The pages of a sweep say what each size costs, and nothing that sounds better than it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onnxfde.pages.sweep_pages import ModelSweep, model_page
+from onnxfde.pages.sweep_rows import SweepRow
+from onnxfde.pages.words import bound_is_useful
+from onnxfde.proof.certificate import OutputBound
+from tests.pages.browser import Elements
+
+ORIGINAL = SweepRow("net", "original", 1000, bytes=4000, metric="accuracy", metric_value=0.9)
+
+
+def size(share: int, **fields: Any) -> SweepRow:
+    """A row with so much percent of the parameters of the original."""
+    file = f"net/{share}-percent.onnx"
+    return SweepRow("net", f"{share}%", 10 * share, bytes=40 * share, file=file, **fields)
+
+
+def sweep_of(*rows: SweepRow, original: SweepRow = ORIGINAL) -> ModelSweep:
+    return ModelSweep("net", "net.onnx", "params", (original, *rows))
+
+
+def shown_as(page: Elements, exact: str) -> str:
+    """The text of the last cell with a value."""
+    cells = [i for i, (_, found) in enumerate(page.found) if found.get("data-value") == exact]
+    return page.texts[cells[-1]]
+
+
+def proven(bounds: tuple[float, ...], rounding: float | None = None) -> SweepRow:
+    """The row of a run whose outputs vary by 1, with these bounds on their change."""
+    outputs = [{"bound": bound, "spread": 1.0} for bound in bounds]
+    proof = {"outputs": outputs, "rounding": rounding, "unavailable": None}
+    sizes = {"before": 2, "after": 1}
+    report: dict[str, Any] = {
+        "verification": None,
+        "certificate": proof,
+        "unchanged": None,
+        "grp_percent": 50,
+    }
+    report |= {"parameters": sizes, "bytes": sizes, "multiply_adds": None, "output_sha256": "f"}
+    return SweepRow.of_report("net", "50%", "net/50-percent.onnx", report)
+
+
+@pytest.mark.parametrize("spread", [None, 0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("bound", [0.0, 0.5, 1.0, 1.5])
+def test_a_bound_is_of_use_here_where_it_is_in_the_proof(
+    bound: float, spread: float | None
+) -> None:
+    expected = OutputBound("y", bound, spread=spread).is_useful
+    assert bound_is_useful({"bound": bound, "spread": spread}) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "useful", "shown"),
+    [
+        (proven((0.25, 0.5)), 0.5, True, "0.5"),
+        (proven((0.25, 1.5)), 1.5, False, "too loose"),
+        (proven((0.25,), rounding=2e5), 200000.25, False, "too loose"),
+        (proven(()), None, None, "–"),
+    ],
+)
+def test_a_bound_that_says_nothing_is_not_shown_as_a_result(
+    row: SweepRow, change: float | None, useful: bool | None, shown: str
+) -> None:
+    assert (row.certified_change, row.certified_useful) == (change, useful)
+    page = Elements(model_page(sweep_of(row), "command"))
+    assert shown_as(page, "" if change is None else f"{change:.17g}") == shown
