@@ -28,6 +28,8 @@ SMALL_LOSS = 0.01
 """A loss of accuracy that is called small: one point."""
 UNSORTED = ""
 """Stands for a number that is not known, which is sorted behind all others."""
+NO_SIZE = "none"
+"""Stands for a limit that no smaller size keeps."""
 SIZE_FIELDS = dict(zip(SIZE_GOALS, ("parameters", "multiply_adds", "bytes"), strict=True))
 Format = Callable[[float], str]
 
@@ -94,24 +96,35 @@ class ModelSweep:
         """What labels measure, if there are any."""
         return next((row.metric for row in self.rows if row.metric), None)
 
-    def smallest(self, is_good: Callable[[SweepRow], bool]) -> SweepRow | None:
-        """The smallest result that is good enough."""
-        good = [row for row in self.made if is_good(row) and self.left(row) is not None]
-        return min(good, key=lambda row: self.left(row) or 0.0, default=None)
+    @property
+    def smaller(self) -> list[SweepRow]:
+        """The results that are smaller than the original, small ones first."""
+        found = [(share, row) for row in self.made if (share := self.left(row)) is not None]
+        return [row for share, row in sorted(found, key=lambda pair: pair[0]) if share < 1]
+
+    @property
+    def changes(self) -> list[tuple[float, SweepRow]]:
+        """By how much the outputs of smaller results change, where that is known."""
+        return [(row.relative_l2, row) for row in self.smaller if row.relative_l2 is not None]
+
+    @property
+    def losses(self) -> list[tuple[float, SweepRow]]:
+        """The accuracy that smaller results lose, where that is known."""
+        first = self.original.metric_value if self.original else None
+        if first is None or self.metric != "accuracy":
+            return []
+        scores = [(row.metric_value, row) for row in self.smaller]
+        return [(first - score, row) for score, row in scores if score is not None]
 
     @property
     def with_small_change(self) -> SweepRow | None:
         """The smallest whose outputs change little."""
-        return self.smallest(lambda r: r.relative_l2 is not None and r.relative_l2 <= SMALL_CHANGE)
+        return next((row for change, row in self.changes if change <= SMALL_CHANGE), None)
 
     @property
     def with_small_loss(self) -> SweepRow | None:
         """The smallest that loses little accuracy."""
-        first = self.original.metric_value if self.original else None
-        if first is None or self.metric != "accuracy":
-            return None
-        best = first - SMALL_LOSS - 1e-12
-        return self.smallest(lambda row: row.metric_value is not None and row.metric_value >= best)
+        return next((row for loss, row in self.losses if loss <= SMALL_LOSS + 1e-12), None)
 
 
 Y_TITLES = {
@@ -193,22 +206,51 @@ def lead(done: ModelSweep) -> Iterator[str]:
     if not done.made:
         yield "No size has a result."
         return
-    size = SIZE_WORDS[done.kind]
     sizes = "one size" if len(done.made) == 1 else f"{len(done.made)} sizes"
     yield f"The same network at {sizes}, made by merging neurons that do the same; no retraining."
-    if row := done.with_small_loss:
-        assert done.original is not None
-        before, after = percent(done.original.metric_value or 0), percent(row.metric_value or 0)
-        yield (
-            f"The smallest of them that loses at most one point of accuracy has "
-            f"{percent(done.left(row) or 0)} of the {size}: accuracy goes from {before} to {after}."
+    if not done.smaller:
+        yield "None of them is smaller than the original."
+    if done.losses:
+        yield small_loss_words(done)
+    if done.changes:
+        yield small_change_words(done)
+
+
+def small_loss_words(done: ModelSweep) -> str:
+    """Which size keeps the accuracy, or how near the best comes."""
+    row = done.with_small_loss
+    if row is None:
+        loss, best = min(done.losses, key=lambda pair: pair[0])
+        return (
+            f"No smaller size loses at most one point of accuracy; the best ({best.size}) loses "
+            f"{100 * loss:.3g}."
         )
-    if row := done.with_small_change:
-        yield (
-            f"The smallest of them whose outputs change by at most {percent(SMALL_CHANGE)} of how "
-            f"much they vary has {percent(done.left(row) or 0)} of the {size}: they change by "
-            f"{percent(row.relative_l2 or 0)}."
+    before = percent((done.original and done.original.metric_value) or 0)
+    after = percent(row.metric_value or 0)
+    return (
+        "The smallest of them that loses at most one point of accuracy has "
+        f"{share_words(done, row)}: accuracy goes from {before} to {after}."
+    )
+
+
+def small_change_words(done: ModelSweep) -> str:
+    """Which size changes the outputs little, or how near the best comes."""
+    row, limit = done.with_small_change, f"{percent(SMALL_CHANGE)} of how much they vary"
+    if row is None:
+        change, best = min(done.changes, key=lambda pair: pair[0])
+        return (
+            f"No smaller size changes the outputs by at most {limit}; the best ({best.size}) "
+            f"changes them by {percent(change)}."
         )
+    return (
+        f"The smallest of them whose outputs change by at most {limit} has "
+        f"{share_words(done, row)}: they change by {percent(row.relative_l2 or 0)}."
+    )
+
+
+def share_words(done: ModelSweep, row: SweepRow) -> str:
+    """How large a result is."""
+    return f"{percent(done.left(row) or 0)} of the {SIZE_WORDS[done.kind]}"
 
 
 def point_row(done: ModelSweep, row: SweepRow) -> Markup:
@@ -305,7 +347,7 @@ def index_row(done: ModelSweep) -> Markup:
     address = address_of(done.name) + "/report.html"
     name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
     change, loss = done.with_small_change, done.with_small_loss
-    fastest = max((row.speedup for row in done.made if row.speedup is not None), default=None)
+    kept = loss if done.losses else change
     why = done.failed[0].failure if not done.made and done.failed else None
     return fill_in(
         SWEEP,
@@ -314,12 +356,20 @@ def index_row(done: ModelSweep) -> Markup:
         why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
         curve=sparkline(curve_words(done, curve), curve.points) if curve else UNKNOWN_NUMBER,
         parameters=cell(first.parameters if first else None, whole_number),
-        small_change=cell(done.left(change) if change else None, percent),
-        small_loss=cell(done.left(loss) if loss else None, percent),
-        fastest=cell(fastest, lambda v: f"{v:.2f} ×"),
+        small_change=left_cell(done, change, bool(done.changes)),
+        small_loss=left_cell(done, loss, bool(done.losses)),
+        speedup=cell(kept.speedup if kept else None, lambda v: f"{v:.2f} ×"),
         sizes=cell(len(done.made), whole_number),
         failed=cell(len(done.failed), whole_number),
     )
+
+
+def left_cell(done: ModelSweep, row: SweepRow | None, is_known: bool) -> Markup:
+    """How large the size is that keeps a limit; none of them may."""
+    if row is None:
+        text = NO_SIZE if is_known else UNKNOWN_NUMBER
+        return fill_in(SWEEP, "cell", exact=UNSORTED, text=text)
+    return cell(done.left(row), percent)
 
 
 def curve_words(done: ModelSweep, curve: SweepCurve) -> str:

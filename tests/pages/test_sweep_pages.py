@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onnxfde.pages.sweep_pages import ModelSweep, model_page
+from onnxfde.pages.sweep_pages import ModelSweep, index_page, lead, model_page
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.pages.words import bound_is_useful
 from onnxfde.proof.certificate import OutputBound
@@ -70,3 +70,48 @@ def test_a_bound_that_says_nothing_is_not_shown_as_a_result(
     assert (row.certified_change, row.certified_useful) == (change, useful)
     page = Elements(model_page(sweep_of(row), "command"))
     assert shown_as(page, "" if change is None else f"{change:.17g}") == shown
+
+
+def index_cells(done: ModelSweep) -> list[str]:
+    """The cells of the only model in the index that have a value."""
+    page = Elements(index_page([done], "command"))
+    cells = [i for i, (_, found) in enumerate(page.found) if "data-value" in found]
+    return [page.texts[i].replace("\N{NO-BREAK SPACE}", " ") for i in cells]
+
+
+UNCHANGED = size(100, relative_l2=0.0, metric_value=0.9, speedup=1.0)
+POOR = size(75, relative_l2=0.33, metric_value=0.861, speedup=1.2)
+POOREST = size(10, relative_l2=0.98, metric_value=0.29, speedup=1.98)
+GOOD = size(50, relative_l2=0.06, metric_value=0.8901, speedup=1.5)
+NEAR = size(75, relative_l2=0.04, metric_value=0.9, speedup=1.25)
+UNSCORED = SweepRow("net", "original", 1000)
+
+
+@pytest.mark.parametrize(
+    ("done", "shown"),
+    [
+        (sweep_of(UNCHANGED, POOR, POOREST), ["none", "none", "–"]),
+        (sweep_of(UNCHANGED, NEAR, GOOD, POOREST), ["75 %", "50 %", "1.50 ×"]),
+        (sweep_of(NEAR, POOREST, original=UNSCORED), ["75 %", "–", "1.25 ×"]),
+        (sweep_of(POOR, original=UNSCORED), ["none", "–", "–"]),
+    ],
+)
+def test_the_speed_shown_is_that_of_the_size_that_keeps_the_limit(
+    done: ModelSweep, shown: list[str]
+) -> None:
+    cells = index_cells(done)
+    assert [found for found in cells if found.endswith(("%", "×", "none", "–"))] == shown
+
+
+def test_no_smaller_size_is_said_to_keep_a_limit_that_none_keeps() -> None:
+    told = " ".join(lead(sweep_of(UNCHANGED, POOR, POOREST))).replace("\N{NO-BREAK SPACE}", " ")
+    assert "No smaller size loses at most one point of accuracy; the best (75%) loses 3.9." in told
+    assert "the best (75%) changes them by 33 %." in told
+    assert "100 %" not in told
+    assert "None of them is smaller" in " ".join(lead(sweep_of(UNCHANGED)))
+
+
+def test_the_smallest_size_that_keeps_a_limit_is_named() -> None:
+    told = " ".join(lead(sweep_of(NEAR, GOOD, POOREST))).replace("\N{NO-BREAK SPACE}", " ")
+    assert "has 50 % of the parameters: accuracy goes from 90 % to 89.01 %." in told
+    assert "has 75 % of the parameters: they change by 4 %." in told
