@@ -1,4 +1,4 @@
-"""The pages of a sweep: one for each model with its trade-off curve, and an index of all."""
+"""What a sweep made of a model, and the page on it with its trade-off curve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from onnxfde import __version__
 from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
-from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
+from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, top_of
 from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow
 from onnxfde.pages.words import (
     SIZE_WORDS,
@@ -28,8 +28,6 @@ SMALL_LOSS = 0.01
 """A loss of accuracy that is called small: one point."""
 UNSORTED = ""
 """Stands for a number that is not known, which is sorted behind all others."""
-NO_SIZE = "none"
-"""Stands for a limit that no smaller size keeps."""
 SIZE_FIELDS = dict(zip(SIZE_GOALS, ("parameters", "multiply_adds", "bytes"), strict=True))
 Format = Callable[[float], str]
 
@@ -320,63 +318,6 @@ def failures(rows: Sequence[SweepRow]) -> Markup:
         for reason, sizes in reasons.items()
     ]
     return fill_in(SWEEP, "failures", rows=joined_markup(parts))
-
-
-def index_page(models: Sequence[ModelSweep], command: str) -> str:
-    """The page with all models."""
-    failed = sum(not one.made for one in models)
-    points = sum(len(one.made) for one in models)
-    count = "One model" if len(models) == 1 else f"{len(models)} models"
-    text = f"{count}, of which {points} variants were made."
-    if failed:
-        text += f" Nothing could be made of {failed}; the table says why."
-    body = fill_in(
-        SWEEP,
-        "index",
-        version=__version__,
-        text=text,
-        rows=joined_markup(map(index_row, models)),
-        command=command,
-    )
-    return whole_page("onnxfde sweep", body, "sort.js")
-
-
-def index_row(done: ModelSweep) -> Markup:
-    """A model in the index."""
-    curve, first = done.curve(), done.original
-    address = address_of(done.name) + "/report.html"
-    name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
-    change, loss = done.with_small_change, done.with_small_loss
-    kept = loss if done.losses else change
-    why = done.failed[0].failure if not done.made and done.failed else None
-    return fill_in(
-        SWEEP,
-        "index_row",
-        name=name,
-        why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
-        curve=sparkline(curve_words(done, curve), curve.points) if curve else UNKNOWN_NUMBER,
-        parameters=cell(first.parameters if first else None, whole_number),
-        small_change=left_cell(done, change, bool(done.changes)),
-        small_loss=left_cell(done, loss, bool(done.losses)),
-        speedup=cell(kept.speedup if kept else None, lambda v: f"{v:.2f} ×"),
-        sizes=cell(len(done.made), whole_number),
-        failed=cell(len(done.failed), whole_number),
-    )
-
-
-def left_cell(done: ModelSweep, row: SweepRow | None, is_known: bool) -> Markup:
-    """How large the size is that keeps a limit; none of them may."""
-    if row is None:
-        text = NO_SIZE if is_known else UNKNOWN_NUMBER
-        return fill_in(SWEEP, "cell", exact=UNSORTED, text=text)
-    return cell(done.left(row), percent)
-
-
-def curve_words(done: ModelSweep, curve: SweepCurve) -> str:
-    """A small curve for those who do not see it."""
-    share, change = curve.points[0]
-    size = f"{percent(share)} of the {SIZE_WORDS[done.kind]}"
-    return f"{done.name}: with {size} the outputs change by {percent(change)}"
 
 
 def standalone_curve(done: ModelSweep) -> str:

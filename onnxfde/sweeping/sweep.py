@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from onnxfde.graph.staging import write_text
-from onnxfde.pages.sweep_pages import ModelSweep, index_page, model_page, standalone_curve
+from onnxfde.pages.sweep_index import index_page
+from onnxfde.pages.sweep_pages import ModelSweep, model_page, standalone_curve
 from onnxfde.pages.sweep_rows import SweepRow, csv_text
 from onnxfde.progress import Progress
 from onnxfde.sweeping.ladder import SizeLadder, SweptModel, why_unread

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from onnxfde.pages.sweep_pages import ModelSweep, index_page, lead, model_page
+from onnxfde.pages.sweep_index import index_page
+from onnxfde.pages.sweep_pages import ModelSweep, lead, model_page
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.pages.words import bound_is_useful
 from onnxfde.proof.certificate import OutputBound
