@@ -129,9 +129,9 @@ def histogram(
     return svg_of(title, description, joined_markup([axes.drawn(), *bars]))
 
 
-def sparkline(title: str, points: Sequence[PlotPoint]) -> Markup:
-    """A curve without axes, as high and wide as a line of text."""
-    axes = Axes(bounds_of(x for x, _ in points), (0.0, top_of(y for _, y in points)), "", "")
+def sparkline(title: str, points: Sequence[PlotPoint], highest: float) -> Markup:
+    """A curve of shares without axes, as high and wide as a line of text."""
+    axes = Axes((0.0, 1.0), (0.0, top_of([highest])), "", "")
     path = axes.path(points)
     return fill_in("plots.html", "spark", title=title, path=path, base=f"{axes.y(0):.1f}")
 

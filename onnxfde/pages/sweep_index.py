@@ -11,6 +11,8 @@ from onnxfde.pages.sweep_pages import SWEEP, UNSORTED, ModelSweep, SweepCurve, a
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, whole_number
 
+TALLEST_CHANGE = 1.0
+"""Changes above this are cut off: it is that of a constant output."""
 NO_SIZE = "none"
 """Stands for a limit that no smaller size keeps."""
 
@@ -23,18 +25,27 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
     text = f"{count}, of which {points} variants were made."
     if failed:
         text += f" Nothing could be made of {failed}; the table says why."
+    highest = highest_change(models)
     body = fill_in(
         SWEEP,
         "index",
         version=__version__,
         text=text,
-        rows=joined_markup(map(index_row, models)),
+        highest=percent(highest),
+        rows=joined_markup(index_row(one, highest) for one in models),
         command=command,
     )
     return whole_page("onnxfde sweep", body, "sort.js")
 
 
-def index_row(done: ModelSweep) -> Markup:
+def highest_change(models: Sequence[ModelSweep]) -> float:
+    """The height of all curves: one scale, so that models can be compared."""
+    curves = [curve for one in models if (curve := one.curve())]
+    found = max((change for curve in curves for _, change in curve.points), default=0.0)
+    return min(found, TALLEST_CHANGE)
+
+
+def index_row(done: ModelSweep, highest: float) -> Markup:
     """A model in the index."""
     curve, first = done.curve(), done.original
     address = address_of(done.name) + "/report.html"
@@ -42,12 +53,13 @@ def index_row(done: ModelSweep) -> Markup:
     change, loss = done.with_small_change, done.with_small_loss
     kept = loss if done.losses else change
     why = done.failed[0].failure if not done.made and done.failed else None
+    drawn = sparkline(curve_words(done, curve), curve.points, highest) if curve else None
     return fill_in(
         SWEEP,
         "index_row",
         name=name,
         why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
-        curve=sparkline(curve_words(done, curve), curve.points) if curve else UNKNOWN_NUMBER,
+        curve=drawn or UNKNOWN_NUMBER,
         parameters=cell(first.parameters if first else None, whole_number),
         small_change=left_cell(done, change, bool(done.changes)),
         small_loss=left_cell(done, loss, bool(done.losses)),

@@ -116,3 +116,22 @@ def test_the_smallest_size_that_keeps_a_limit_is_named() -> None:
     told = " ".join(lead(sweep_of(NEAR, GOOD, POOREST))).replace("\N{NO-BREAK SPACE}", " ")
     assert "has 50 % of the parameters: accuracy goes from 90 % to 89.01 %." in told
     assert "has 75 % of the parameters: they change by 4 %." in told
+
+
+def test_all_curves_of_the_index_have_one_scale() -> None:
+    """The same change is as high in each of them, and as far to the right."""
+    two = [sweep_of(UNCHANGED, POOR, POOREST), sweep_of(UNCHANGED, NEAR)]
+    paths = Elements(index_page(two, "command")).named("path")
+    first, second = (str(found["d"])[1:].split("L") for found in paths if found["class"] == "curve")
+    assert first[-1] == second[-1]
+    (x, high), (same, low) = (map(float, curve[-2].split(",")) for curve in (first, second))
+    base = float(first[-1].split(",")[1])
+    assert x == same
+    assert (base - low) / (base - high) == pytest.approx(0.04 / 0.33, rel=0.03)
+    text = index_page(two, "command").replace("\N{NO-BREAK SPACE}", " ")
+    assert "All have the same scale, up to 98 %." in text
+
+
+def test_a_model_that_is_far_off_does_not_flatten_the_others() -> None:
+    text = index_page([sweep_of(UNCHANGED, size(10, relative_l2=50.0))], "command")
+    assert "up to 100\N{NO-BREAK SPACE}%." in text
