@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import escape, unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from onnxfde.pages.sweep_pages import ModelSweep, lead, model_page
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.pages.words import bound_is_useful
 from onnxfde.proof.certificate import OutputBound
-from tests.pages.browser import Elements
+from tests.pages.browser import Elements, needs_browser, opened
 
 ORIGINAL = SweepRow("net", "original", 1000, bytes=4000, metric="accuracy", metric_value=0.9)
 
@@ -29,7 +32,7 @@ def sweep_of(*rows: SweepRow, original: SweepRow = ORIGINAL) -> ModelSweep:
 def shown_as(page: Elements, exact: str) -> str:
     """The text of the last cell with a value."""
     cells = [i for i, (_, found) in enumerate(page.found) if found.get("data-value") == exact]
-    return page.texts[cells[-1]]
+    return page.texts[cells[-1]].strip()
 
 
 def proven(bounds: tuple[float, ...], rounding: float | None = None) -> SweepRow:
@@ -77,7 +80,7 @@ def index_cells(done: ModelSweep) -> list[str]:
     """The cells of the only model in the index that have a value."""
     page = Elements(index_page([done], "command"))
     cells = [i for i, (_, found) in enumerate(page.found) if "data-value" in found]
-    return [page.texts[i].replace("\N{NO-BREAK SPACE}", " ") for i in cells]
+    return [page.texts[i].replace("\N{NO-BREAK SPACE}", " ").strip() for i in cells]
 
 
 UNCHANGED = size(100, relative_l2=0.0, metric_value=0.9, speedup=1.0)
@@ -91,10 +94,10 @@ UNSCORED = SweepRow("net", "original", 1000)
 @pytest.mark.parametrize(
     ("done", "shown"),
     [
-        (sweep_of(UNCHANGED, POOR, POOREST), ["none", "none", "–"]),
-        (sweep_of(UNCHANGED, NEAR, GOOD, POOREST), ["75 %", "50 %", "1.50 ×"]),
-        (sweep_of(NEAR, POOREST, original=UNSCORED), ["75 %", "–", "1.25 ×"]),
-        (sweep_of(POOR, original=UNSCORED), ["none", "–", "–"]),
+        (sweep_of(UNCHANGED, POOR, POOREST), ["none", "–", "none"]),
+        (sweep_of(UNCHANGED, NEAR, GOOD, POOREST), ["50 %", "1.50 ×", "75 %"]),
+        (sweep_of(NEAR, POOREST, original=UNSCORED), ["–", "1.25 ×", "75 %"]),
+        (sweep_of(POOR, original=UNSCORED), ["–", "–", "none"]),
     ],
 )
 def test_the_speed_shown_is_that_of_the_size_that_keeps_the_limit(
@@ -135,3 +138,49 @@ def test_all_curves_of_the_index_have_one_scale() -> None:
 def test_a_model_that_is_far_off_does_not_flatten_the_others() -> None:
     text = index_page([sweep_of(UNCHANGED, size(10, relative_l2=50.0))], "command")
     assert "up to 100\N{NO-BREAK SPACE}%." in text
+
+
+HEADINGS = """<!doctype html><title>?</title><iframe style="width:390px;height:900px;border:0"
+srcdoc="{page}"></iframe><script>onload = () => {{
+const page = document.querySelector("iframe").contentDocument;
+document.title = [...page.querySelectorAll(".sortable thead th")].map((head) => {{
+  const inside = head.querySelector("button") ?? head;
+  const lines = Math.round(inside.getBoundingClientRect().height / 20);
+  return `${{head.textContent}}=${{Math.round(head.getBoundingClientRect().right)}}=${{lines}}`;
+}}).join("|"); }};</script>"""
+
+
+def headings_in_a_telephone(page: str, folder: Path) -> dict[str, tuple[int, int]]:
+    """Where each column of a table ends, and how many lines its heading has."""
+    (folder / "outer.html").write_text(HEADINGS.format(page=escape(page)), encoding="utf-8")
+    found = re.search(r"<title>(.*)</title>", opened(folder / "outer.html", folder).dom)
+    assert found is not None
+    parts = [part.split("=") for part in unescape(found[1]).split("|")]
+    return {name: (int(end), int(lines)) for name, end, lines in parts}
+
+
+@needs_browser
+def test_a_telephone_shows_what_matters_without_scrolling(tmp_path: Path) -> None:
+    done = sweep_of(UNCHANGED, NEAR, GOOD, POOREST)
+    model = headings_in_a_telephone(model_page(done, "command"), tmp_path)
+    assert [name for name, (end, _) in model.items() if end <= 390] == [
+        "asked for",
+        "change",
+        "accuracy",
+        "times as fast",
+        "model",
+    ]
+    index = headings_in_a_telephone(index_page([done], "command"), tmp_path)
+    shown = [name for name, (end, _) in index.items() if end <= 390]
+    assert [name.split(",")[0] for name in shown[:4]] == [
+        "model",
+        "size left",
+        "times as fast",
+        "size left",
+    ]
+
+
+@needs_browser
+def test_the_arrow_of_a_heading_stays_beside_its_last_word(tmp_path: Path) -> None:
+    found = headings_in_a_telephone(model_page(sweep_of(UNCHANGED, POOR), "command"), tmp_path)
+    assert {found[name][1] for name in ("accuracy", "parameters", "bytes")} == {1}
