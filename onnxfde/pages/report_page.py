@@ -140,7 +140,8 @@ class ReportPage:
                 REPORT_PAGE, "stage", name=one["name"], text=stage_text(one), bar=bar(one, widest)
             )
         for name in self.outputs:
-            yield fill_in(REPORT_PAGE, "stage", name=name, text="output", bar=Markup(""))
+            text = "" if name == "output" else "output"
+            yield fill_in(REPORT_PAGE, "stage", name=name, text=text, bar=Markup(""))
 
 
 def inputs_shown(graph: Graph) -> Iterator[tuple[str, int]]:
