@@ -70,6 +70,11 @@ class PointOutcome:
     """Whether that is because no such size can be had, which is no fault."""
     seconds: float = 0.0
 
+    @property
+    def stays(self) -> bool:
+        """Whether there is a result, or can be none: the point need not be computed again."""
+        return self.report is not None or self.missed
+
 
 def run_point(task: PointTask) -> PointOutcome:
     """Compute a point; what is wrong with model, data or size is part of the outcome."""

@@ -91,7 +91,7 @@ def test_nothing_is_computed_twice(done: Path, models: list[Path]) -> None:
 def test_a_stopped_sweep_goes_on(done: Path, models: list[Path], tmp_path: Path) -> None:
     out, ladder = tmp_path / "out", ladder_for(models, models[0].parent / "data.npz")
     first = Here(most=2)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="2 of 6 points are kept in "):
         swept_into(out, ladder, first)
     assert len(rows_in(out)) == 3
     with (out / "points.jsonl").open("a") as stream:
