@@ -27,8 +27,8 @@ def show_sweep(models: Sequence[ModelSweep]) -> None:
         ]
         show_first_that_fits(out, [grids[0]], [grids[1]])
     for one in models:
-        for row in one.failed:
-            print_line(out, f"{row.model} {row.size}: {row.failure}")
+        for reason, sizes in one.reasons.items():
+            print_line(out, f"{one.name} {', '.join(sizes)}: {reason}")
 
 
 def cells_of(row: SweepRow) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -68,6 +68,14 @@ class ModelSweep:
     def failed(self) -> list[SweepRow]:
         """The sizes that have none."""
         return [row for row in self.rows if row.failure is not None]
+
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why sizes have no result, and which; the same reason only once."""
+        found: dict[str, list[str]] = {}
+        for row in self.failed:
+            found.setdefault(row.failure or "", []).append(row.size)
+        return found
 
     def left(self, row: SweepRow) -> float | None:
         """The share of the original's size that a row has."""
@@ -167,7 +175,7 @@ def model_page(done: ModelSweep, command: str) -> str:
         lead=" ".join(lead(done)),
         figures=joined_markup(figures),
         rows=joined_markup(point_row(done, row) for row in done.rows if row.failure is None),
-        failures=failures(done.failed),
+        failures=failures(done),
         command=command,
         unit=SIZE_WORDS[done.kind],
         rows_told=rows_told(done),
@@ -306,16 +314,13 @@ def cell(value: float | None, shown: Format) -> Markup:
     return fill_in(SWEEP, "cell", exact=exact, text=shown(value))
 
 
-def failures(rows: Sequence[SweepRow]) -> Markup:
-    """Sizes without a result, and why; the same reason only once."""
-    if not rows:
+def failures(done: ModelSweep) -> Markup:
+    """Sizes without a result, and why."""
+    if not done.failed:
         return Markup("")
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        reasons.setdefault(row.failure or "", []).append(row.size)
     parts = [
         fill_in("report.html", "refusal", name=", ".join(sizes), reason=reason)
-        for reason, sizes in reasons.items()
+        for reason, sizes in done.reasons.items()
     ]
     return fill_in(SWEEP, "failures", rows=joined_markup(parts))
 

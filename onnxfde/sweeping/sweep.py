@@ -47,6 +47,8 @@ class Sweep:
     """Without the bytes of files, which are read when a point is about to be computed."""
     kept: int = 0
     """How many points the folder of results has."""
+    noted: set[tuple[str, str | None]] = field(default_factory=set)
+    """Models with the reasons why points of theirs have no result."""
 
     def plan(self) -> None:
         """Read what the points depend on."""
@@ -88,9 +90,15 @@ class Sweep:
             self.results.add(task, outcome)
             self.kept += outcome.stays
             self.progress.at(known + number, self.total)
-            self.progress.note(told(self.results.row(task), outcome.seconds))
+            self.note(self.results.row(task), outcome.seconds)
             self.write_csv(self.rows())
         self.progress.layer("")
+
+    def note(self, row: SweepRow, seconds: float) -> None:
+        """Note what came out of a point; why there is nothing only once for each model."""
+        if row.failure is None or (row.model, row.failure) not in self.noted:
+            self.progress.note(told(row, seconds))
+        self.noted.add((row.model, row.failure))
 
     def rows(self) -> Iterator[SweepRow]:
         """All rows that are known, model by model."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onnxfde.command.sweep_table import cells_of
+from onnxfde.command.sweep_table import cells_of, show_sweep
+from onnxfde.pages.sweep_pages import ModelSweep
 from onnxfde.pages.sweep_rows import SweepRow
 
 
@@ -17,3 +18,21 @@ def test_a_bound_that_says_nothing_is_called_too_loose(
 ) -> None:
     row = SweepRow("net", "50%", certified_change=change, certified_useful=useful)
     assert cells_of(row)["proven"] == shown
+
+
+def test_a_reason_is_printed_once_for_each_model(capsys: pytest.CaptureFixture[str]) -> None:
+    reasons = {"75%": "no data", "50%": "no data", "1%": "too few"}
+    done = [
+        ModelSweep(
+            name, f"{name}.onnx", "params",
+            tuple(SweepRow(name, size, failure=reason) for size, reason in reasons.items()),
+        )
+        for name in ("a", "b")
+    ]  # fmt: skip
+    show_sweep(done)
+    assert capsys.readouterr().out.splitlines() == [
+        "a 75%, 50%: no data",
+        "a 1%: too few",
+        "b 75%, 50%: no data",
+        "b 1%: too few",
+    ]

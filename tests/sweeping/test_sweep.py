@@ -25,12 +25,14 @@ import onnxfde
 from onnxfde.errors import OutputError, UsageError
 from onnxfde.pages.sweep_rows import TIMES
 from onnxfde.pages.words import percent
+from onnxfde.progress import Progress
 from onnxfde.sweeping.ladder import rungs_of, swept_models
 from onnxfde.sweeping.latencies import timed_rows
 from onnxfde.sweeping.local_pool import LocalPool, PointProcess
 from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
+from onnxfde.sweeping.sweep import Sweep
 from tests.command.running import run
 from tests.models import mlp
 from tests.pages.browser import Elements, needs_browser, opened, width_in
@@ -168,6 +170,16 @@ def test_a_model_that_fails_keeps_its_rows_and_the_reason(
     assert [bool(one.made) for one in found] == [False, True, False]
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "gone.onnx: no such file" in index
+
+
+def test_a_reason_is_noted_once_for_each_model(models: list[Path], tmp_path: Path) -> None:
+    ladder, noted = ladder_for(models, tmp_path / "wide.npz"), list[str]()
+    np.savez(tmp_path / "wide.npz", x=np.ones((150, 7), np.float32))
+    with opened_results(tmp_path / "out", models) as results:
+        sweep = Sweep(ladder, results, "onnxfde sweep …", Progress(note=noted.append))
+        sweep.plan()
+        sweep.run(Here())
+    assert [line.split(":")[0] for line in noted] == ["net0 100%", "net1 100%"]
 
 
 def test_models_of_one_name_have_folders_of_their_own(models: list[Path], tmp_path: Path) -> None:
