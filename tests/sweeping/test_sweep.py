@@ -23,10 +23,11 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import OutputError, UsageError
+from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.sweep_rows import TIMES
 from onnxfde.pages.words import percent
 from onnxfde.progress import Progress
-from onnxfde.sweeping.ladder import rungs_of, swept_models
+from onnxfde.sweeping.ladder import SizeKind, rungs_of, swept_models
 from onnxfde.sweeping.latencies import timed_rows
 from onnxfde.sweeping.local_pool import LocalPool, PointProcess
 from onnxfde.sweeping.png_plot import write_png
@@ -213,6 +214,16 @@ def test_a_name_that_is_no_text_is_a_name(models: list[Path], tmp_path: Path) ->
     assert links
     for link in links:
         assert os.path.isfile(tmp_path / "out" / os.fsdecode(unquote_to_bytes(str(link["href"]))))
+
+
+@pytest.mark.parametrize("kind", SIZE_GOALS)
+def test_a_size_that_cannot_be_had_names_the_option_that_was_given(
+    models: list[Path], kind: SizeKind
+) -> None:
+    ladder = replace(ladder_for(models), rungs=rungs_of([("2", 2)]), kind=kind)
+    failure = run_point(ladder.tasks_of(ladder.models[0])[0]).failure or ""
+    assert failure.startswith("--sizes")
+    assert "--max" not in failure
 
 
 def test_sizes_that_look_alike_are_two() -> None:
