@@ -31,7 +31,7 @@ def index_page(models: Sequence[ModelSweep], command: str) -> str:
         "index",
         version=__version__,
         text=text,
-        highest=percent(highest),
+        scale=f"All have the same scale, up to {percent(highest)}." if highest else "",
         rows=joined_markup(index_row(one, highest) for one in models),
         command=command,
     )

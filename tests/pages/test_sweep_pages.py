@@ -135,6 +135,10 @@ def test_all_curves_of_the_index_have_one_scale() -> None:
     assert "All have the same scale, up to 98 %." in text
 
 
+def test_no_scale_is_named_where_there_is_no_curve() -> None:
+    assert "the same scale" not in index_page([sweep_of(original=UNSCORED)], "command")
+
+
 def test_a_model_that_is_far_off_does_not_flatten_the_others() -> None:
     text = index_page([sweep_of(UNCHANGED, size(10, relative_l2=50.0))], "command")
     assert "up to 100\N{NO-BREAK SPACE}%." in text
