@@ -17,25 +17,30 @@ INTERRUPTED = 130
 
 @contextmanager
 def interruptible(*targets: Path | None) -> Iterator[None]:
-    """End in one line when interrupted, which says whether any of the targets was written."""
+    """End in one line when interrupted, which says whether any of the targets was written.
+
+    A KeyboardInterrupt may have a text that says what else is kept.
+    """
     files = [target for target in targets if target is not None and target != STDOUT]
     before = [state_of(file) for file in files]
     try:
         yield
     except BaseException as error:
-        if not was_interrupted(error):
+        cause = interruption_behind(error)
+        if cause is None:
             raise
         written = [str(f) for f, old in zip(files, before, strict=True) if state_of(f) != old]
         after = f" after writing {', '.join(written)}" if written else ", nothing written"
-        say(f"onnxfde: interrupted{after if files else ''}", err=True)
+        kept = f"; {cause}" if str(cause) else ""
+        say(f"onnxfde: interrupted{after if files else kept}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def was_interrupted(error: BaseException | None) -> bool:
-    """Whether an exception comes from Ctrl-C, which libraries may turn into an ImportError."""
+def interruption_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The Ctrl-C that an exception comes from, which libraries may turn into an ImportError."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return error is not None
+    return error
 
 
 def state_of(file: Path) -> tuple[int, int] | None:

@@ -157,9 +157,9 @@ def sweep_command(given: SweepArguments) -> None:
     """Try many sizes of one model or many.
 
     For each size: parameters, bytes, multiply-adds, error, accuracy (if the data holds labels), a
-    proven bound (if cheap) and the time of one run; the smaller models, a page on each, and
-    index.html to begin with. What was computed with the same files, settings and version before is
-    not computed again.
+    proven bound (if cheap; in the unit of the outputs, or "too loose" if it is more than they vary
+    by anyway) and the time of one run; the smaller models, a page on each, and index.html to begin
+    with. What was computed with the same files, settings and version before is not computed again.
 
     Exit codes: 0 done, 1 a model has no result at all or something went wrong, 2 wrong usage, 130
     interrupted; results so far are kept.

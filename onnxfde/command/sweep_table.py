@@ -8,8 +8,11 @@ from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
 from onnxfde.pages.sweep_pages import ModelSweep
 from onnxfde.pages.sweep_rows import SweepRow
+from onnxfde.pages.words import TOO_LOOSE
 
-SWEEP_COLUMNS = ("model", "size", "parameters", "error", "score", "proven", "ms")
+ALL_COLUMNS = ("model", "size", "parameters", "mult-adds", "error", "score", "proven", "ms")
+"""What is shown in a wide terminal."""
+SWEEP_COLUMNS = tuple(name for name in ALL_COLUMNS if name != "mult-adds")
 FEW_COLUMNS = ("model", "size", "parameters", "error")
 """What is shown in a narrow terminal."""
 
@@ -22,12 +25,12 @@ def show_sweep(models: Sequence[ModelSweep]) -> None:
     if groups:
         grids = [
             Grid(columns, [[tuple(row[c] for c in columns) for row in group] for group in groups])
-            for columns in (SWEEP_COLUMNS, FEW_COLUMNS)
+            for columns in (ALL_COLUMNS, SWEEP_COLUMNS, FEW_COLUMNS)
         ]
-        show_first_that_fits(out, [grids[0]], [grids[1]])
+        show_first_that_fits(out, *([grid] for grid in grids))
     for one in models:
-        for row in one.failed:
-            print_line(out, f"{row.model} {row.size}: {row.failure}")
+        for reason, sizes in one.reasons.items():
+            print_line(out, f"{one.name} {', '.join(sizes)}: {reason}")
 
 
 def cells_of(row: SweepRow) -> dict[str, str]:
@@ -40,8 +43,11 @@ def cells_of(row: SweepRow) -> dict[str, str]:
         "model": row.model,
         "size": row.size,
         "parameters": shown(row.parameters, "{:,}".format),
+        "mult-adds": shown(row.multiply_adds, "{:,}".format),
         "error": shown(row.relative_l2, "{:.2g}".format),
         "score": shown(row.metric_value, "{:.4g}".format),
-        "proven": shown(row.certified_change, "{:.2g}".format),
+        "proven": TOO_LOOSE
+        if row.certified_useful is False
+        else shown(row.certified_change, "{:.2g}".format),
         "ms": shown(row.latency_ms, "{:.3g}".format),
     }

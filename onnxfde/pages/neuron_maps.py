@@ -69,11 +69,6 @@ class NeuronMap:
     kept: FloatArray | None
     """The same weights of that neuron itself, where the layer still has the same inputs."""
 
-    @property
-    def largest_group(self) -> int:
-        """How many of the rows shown resemble one neuron of the result most."""
-        return int(np.bincount(self.groups).max(initial=0))
-
 
 def neuron_maps(
     original: Graph, result: Graph, layers: Iterable[LayerChange], samples: Samples | None

@@ -79,7 +79,6 @@ class Plot:
     axes: Axes
     curves: Sequence[PlotLine] = ()
     chosen: PlotPoint | None = None
-    chosen_text: str = ""
     rows: Sequence[Markup] = field(default_factory=tuple)
 
     def drawn(self) -> Markup:
@@ -92,22 +91,12 @@ class Plot:
                 parts += [self.dot(point, "dot", 2.4) for point in curve.points]
         if self.chosen is not None:
             parts.append(self.dot(self.chosen, "chosen", 5.5))
-            parts.append(self.label())
         return svg_of(self.title, self.description, joined_markup(parts))
 
     def dot(self, point: PlotPoint, kind: str, radius: float) -> Markup:
         """A point."""
         x, y = self.axes.x(point[0]), self.axes.y(point[1])
         return fill_in("plots.html", "dot", kind=kind, x=f"{x:.1f}", y=f"{y:.1f}", radius=radius)
-
-    def label(self) -> Markup:
-        """What is said of the chosen point, on the side where there is room."""
-        assert self.chosen is not None
-        x, y = self.axes.x(self.chosen[0]), self.axes.y(self.chosen[1])
-        left = x > (WIDTH + LEFT) / 2
-        place = {"x": f"{x - 9 if left else x + 9:.1f}", "y": f"{max(y - 16, TOP + 10):.1f}"}
-        anchor = "end" if left else "start"
-        return fill_in("plots.html", "label", anchor=anchor, text=self.chosen_text, **place)
 
 
 def histogram(
@@ -129,9 +118,9 @@ def histogram(
     return svg_of(title, description, joined_markup([axes.drawn(), *bars]))
 
 
-def sparkline(title: str, points: Sequence[PlotPoint]) -> Markup:
-    """A curve without axes, as high and wide as a line of text."""
-    axes = Axes(bounds_of(x for x, _ in points), (0.0, top_of(y for _, y in points)), "", "")
+def sparkline(title: str, points: Sequence[PlotPoint], highest: float) -> Markup:
+    """A curve of shares without axes, as high and wide as a line of text."""
+    axes = Axes((0.0, 1.0), (0.0, top_of([highest])), "", "")
     path = axes.path(points)
     return fill_in("plots.html", "spark", title=title, path=path, base=f"{axes.y(0):.1f}")
 

@@ -22,6 +22,7 @@ from onnxfde.pages.words import (
     REPORT_PAGE,
     UNKNOWN_NUMBER,
     asked,
+    bound_is_useful,
     came_out,
     field_of,
     left_percent,
@@ -139,7 +140,8 @@ class ReportPage:
                 REPORT_PAGE, "stage", name=one["name"], text=stage_text(one), bar=bar(one, widest)
             )
         for name in self.outputs:
-            yield fill_in(REPORT_PAGE, "stage", name=name, text="output", bar=Markup(""))
+            text = "" if name == "output" else "output"
+            yield fill_in(REPORT_PAGE, "stage", name=name, text=text, bar=Markup(""))
 
 
 def inputs_shown(graph: Graph) -> Iterator[tuple[str, int]]:
@@ -313,7 +315,7 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
         "output."
     )
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
-    loose = [o for o in found["outputs"] if o["spread"] is not None and o["bound"] > o["spread"]]
+    loose = [one for one in found["outputs"] if not bound_is_useful(one)]
     rounding = field_of(report, "certificate.rounding", small)
     words = joined_markup([PROVEN, rounding, ".", SOME_OF_LITTLE_USE if loose else ""])
     useless = len(loose) == len(found["outputs"])

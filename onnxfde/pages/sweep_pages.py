@@ -1,18 +1,25 @@
-"""The pages of a sweep: one for each model with its trade-off curve, and an index of all."""
+"""What a sweep made of a model, and the page on it with its trade-off curve."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from onnxfde import __version__
 from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.markup import Markup, fill_in, joined_markup, template_text, whole_page
-from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, sparkline, top_of
+from onnxfde.pages.plots import Axes, Plot, PlotLine, PlotPoint, bounds_of, top_of
 from onnxfde.pages.sweep_rows import ORIGINAL, SweepRow
-from onnxfde.pages.words import SIZE_WORDS, UNKNOWN_NUMBER, percent, small, whole_number
+from onnxfde.pages.words import (
+    SIZE_WORDS,
+    TOO_LOOSE,
+    UNKNOWN_NUMBER,
+    percent,
+    small,
+    whole_number,
+)
 
 SWEEP = "sweep.html"
 SMALL_CHANGE = 0.05
@@ -62,6 +69,14 @@ class ModelSweep:
         """The sizes that have none."""
         return [row for row in self.rows if row.failure is not None]
 
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why sizes have no result, and which; the same reason only once."""
+        found: dict[str, list[str]] = {}
+        for row in self.failed:
+            found.setdefault(row.failure or "", []).append(row.size)
+        return found
+
     def left(self, row: SweepRow) -> float | None:
         """The share of the original's size that a row has."""
         name = SIZE_FIELDS[self.kind]
@@ -87,24 +102,35 @@ class ModelSweep:
         """What labels measure, if there are any."""
         return next((row.metric for row in self.rows if row.metric), None)
 
-    def smallest(self, is_good: Callable[[SweepRow], bool]) -> SweepRow | None:
-        """The smallest result that is good enough."""
-        good = [row for row in self.made if is_good(row) and self.left(row) is not None]
-        return min(good, key=lambda row: self.left(row) or 0.0, default=None)
+    @property
+    def smaller(self) -> list[SweepRow]:
+        """The results that are smaller than the original, small ones first."""
+        found = [(share, row) for row in self.made if (share := self.left(row)) is not None]
+        return [row for share, row in sorted(found, key=lambda pair: pair[0]) if share < 1]
+
+    @property
+    def changes(self) -> list[tuple[float, SweepRow]]:
+        """By how much the outputs of smaller results change, where that is known."""
+        return [(row.relative_l2, row) for row in self.smaller if row.relative_l2 is not None]
+
+    @property
+    def losses(self) -> list[tuple[float, SweepRow]]:
+        """The accuracy that smaller results lose, where that is known."""
+        first = self.original.metric_value if self.original else None
+        if first is None or self.metric != "accuracy":
+            return []
+        scores = [(row.metric_value, row) for row in self.smaller]
+        return [(first - score, row) for score, row in scores if score is not None]
 
     @property
     def with_small_change(self) -> SweepRow | None:
         """The smallest whose outputs change little."""
-        return self.smallest(lambda r: r.relative_l2 is not None and r.relative_l2 <= SMALL_CHANGE)
+        return next((row for change, row in self.changes if change <= SMALL_CHANGE), None)
 
     @property
     def with_small_loss(self) -> SweepRow | None:
         """The smallest that loses little accuracy."""
-        first = self.original.metric_value if self.original else None
-        if first is None or self.metric != "accuracy":
-            return None
-        best = first - SMALL_LOSS - 1e-12
-        return self.smallest(lambda row: row.metric_value is not None and row.metric_value >= best)
+        return next((row for loss, row in self.losses if loss <= SMALL_LOSS + 1e-12), None)
 
 
 Y_TITLES = {
@@ -149,7 +175,7 @@ def model_page(done: ModelSweep, command: str) -> str:
         lead=" ".join(lead(done)),
         figures=joined_markup(figures),
         rows=joined_markup(point_row(done, row) for row in done.rows if row.failure is None),
-        failures=failures(done.failed),
+        failures=failures(done),
         command=command,
         unit=SIZE_WORDS[done.kind],
         rows_told=rows_told(done),
@@ -186,27 +212,57 @@ def lead(done: ModelSweep) -> Iterator[str]:
     if not done.made:
         yield "No size has a result."
         return
-    size = SIZE_WORDS[done.kind]
     sizes = "one size" if len(done.made) == 1 else f"{len(done.made)} sizes"
     yield f"The same network at {sizes}, made by merging neurons that do the same; no retraining."
-    if row := done.with_small_loss:
-        assert done.original is not None
-        before, after = percent(done.original.metric_value or 0), percent(row.metric_value or 0)
-        yield (
-            f"The smallest of them that loses at most one point of accuracy has "
-            f"{percent(done.left(row) or 0)} of the {size}: accuracy goes from {before} to {after}."
+    if not done.smaller:
+        yield "None of them is smaller than the original."
+    if done.losses:
+        yield small_loss_words(done)
+    if done.changes:
+        yield small_change_words(done)
+
+
+def small_loss_words(done: ModelSweep) -> str:
+    """Which size keeps the accuracy, or how near the best comes."""
+    row = done.with_small_loss
+    if row is None:
+        loss, best = min(done.losses, key=lambda pair: pair[0])
+        return (
+            f"No smaller size loses at most one point of accuracy; the best ({best.size}) loses "
+            f"{100 * loss:.3g}."
         )
-    if row := done.with_small_change:
-        yield (
-            f"The smallest of them whose outputs change by at most {percent(SMALL_CHANGE)} of how "
-            f"much they vary has {percent(done.left(row) or 0)} of the {size}: they change by "
-            f"{percent(row.relative_l2 or 0)}."
+    before = percent((done.original and done.original.metric_value) or 0)
+    after = percent(row.metric_value or 0)
+    return (
+        "The smallest of them that loses at most one point of accuracy has "
+        f"{share_words(done, row)}: accuracy goes from {before} to {after}."
+    )
+
+
+def small_change_words(done: ModelSweep) -> str:
+    """Which size changes the outputs little, or how near the best comes."""
+    row, limit = done.with_small_change, f"{percent(SMALL_CHANGE)} of how much they vary"
+    if row is None:
+        change, best = min(done.changes, key=lambda pair: pair[0])
+        return (
+            f"No smaller size changes the outputs by at most {limit}; the best ({best.size}) "
+            f"changes them by {percent(change)}."
         )
+    return (
+        f"The smallest of them whose outputs change by at most {limit} has "
+        f"{share_words(done, row)}: they change by {percent(row.relative_l2 or 0)}."
+    )
+
+
+def share_words(done: ModelSweep, row: SweepRow) -> str:
+    """How large a result is."""
+    return f"{percent(done.left(row) or 0)} of the {SIZE_WORDS[done.kind]}"
 
 
 def point_row(done: ModelSweep, row: SweepRow) -> Markup:
     """A size in the table of a model."""
     value = percent if row.metric == "accuracy" else small
+    loose = row.certified_useful is False
     return fill_in(
         SWEEP,
         "point",
@@ -218,7 +274,7 @@ def point_row(done: ModelSweep, row: SweepRow) -> Markup:
         work=cell(row.multiply_adds, whole_number),
         change=cell(row.relative_l2, percent),
         score=cell(row.metric_value, value),
-        proven=cell(row.certified_change, small),
+        proven=cell(row.certified_change, (lambda _: TOO_LOOSE) if loose else small),
         time=cell(row.latency_ms, small),
         speedup=cell(row.speedup, lambda v: f"{v:.2f} ×"),
         file=file_link(row),
@@ -258,67 +314,15 @@ def cell(value: float | None, shown: Format) -> Markup:
     return fill_in(SWEEP, "cell", exact=exact, text=shown(value))
 
 
-def failures(rows: Sequence[SweepRow]) -> Markup:
-    """Sizes without a result, and why; the same reason only once."""
-    if not rows:
+def failures(done: ModelSweep) -> Markup:
+    """Sizes without a result, and why."""
+    if not done.failed:
         return Markup("")
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        reasons.setdefault(row.failure or "", []).append(row.size)
     parts = [
         fill_in("report.html", "refusal", name=", ".join(sizes), reason=reason)
-        for reason, sizes in reasons.items()
+        for reason, sizes in done.reasons.items()
     ]
     return fill_in(SWEEP, "failures", rows=joined_markup(parts))
-
-
-def index_page(models: Sequence[ModelSweep], command: str) -> str:
-    """The page with all models."""
-    failed = sum(not one.made for one in models)
-    points = sum(len(one.made) for one in models)
-    count = "One model" if len(models) == 1 else f"{len(models)} models"
-    text = f"{count}, of which {points} variants were made."
-    if failed:
-        text += f" Nothing could be made of {failed}; the table says why."
-    body = fill_in(
-        SWEEP,
-        "index",
-        version=__version__,
-        text=text,
-        rows=joined_markup(map(index_row, models)),
-        command=command,
-    )
-    return whole_page("onnxfde sweep", body, "sort.js")
-
-
-def index_row(done: ModelSweep) -> Markup:
-    """A model in the index."""
-    curve, first = done.curve(), done.original
-    address = address_of(done.name) + "/report.html"
-    name = fill_in(SWEEP, "link", address=address, text=done.name) if done.made else done.name
-    change, loss = done.with_small_change, done.with_small_loss
-    fastest = max((row.speedup for row in done.made if row.speedup is not None), default=None)
-    why = done.failed[0].failure if not done.made and done.failed else None
-    return fill_in(
-        SWEEP,
-        "index_row",
-        name=name,
-        why=fill_in(SWEEP, "why", text=why) if why else Markup(""),
-        curve=sparkline(curve_words(done, curve), curve.points) if curve else UNKNOWN_NUMBER,
-        parameters=cell(first.parameters if first else None, whole_number),
-        small_change=cell(done.left(change) if change else None, percent),
-        small_loss=cell(done.left(loss) if loss else None, percent),
-        fastest=cell(fastest, lambda v: f"{v:.2f} ×"),
-        sizes=cell(len(done.made), whole_number),
-        failed=cell(len(done.failed), whole_number),
-    )
-
-
-def curve_words(done: ModelSweep, curve: SweepCurve) -> str:
-    """A small curve for those who do not see it."""
-    share, change = curve.points[0]
-    size = f"{percent(share)} of the {SIZE_WORDS[done.kind]}"
-    return f"{done.name}: with {size} the outputs change by {percent(change)}"
 
 
 def standalone_curve(done: ModelSweep) -> str:

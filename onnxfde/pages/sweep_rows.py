@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from onnxfde.pages.words import bound_is_useful
+
 ORIGINAL = "original"
 """The size of the row that shows a model as it was given."""
 TIMES = ("latency_ms", "speedup")
@@ -33,7 +35,10 @@ class SweepRow:
     metric_value: float | None = None
     """Accuracy or mean squared error, if the data holds labels."""
     certified_change: float | None = None
-    """No input in the range changes an output by more."""
+    """No input in the range changes an output by more, in the unit of the output; the largest of
+    all outputs, with an estimate of rounding."""
+    certified_useful: bool | None = None
+    """Whether that is not more than what each output varies by anyway."""
     samples: int | None = None
     held_out: bool | None = None
     """Whether these rows had no part in making the result."""
@@ -51,11 +56,9 @@ class SweepRow:
     def of_report(cls, model: str, size: str, file: str, report: dict[str, Any]) -> Self:
         """The row of a run of `optimize`."""
         checked, proof = report["verification"] or {}, report["certificate"]
-        bounds = (
-            [o["bound"] + (proof["rounding"] or 0.0) for o in proof["outputs"]]
-            if proof and not proof["unavailable"]
-            else []
-        )
+        outputs = proof["outputs"] if proof and not proof["unavailable"] else []
+        rounding = (proof and proof["rounding"]) or 0.0
+        useful = all(bound_is_useful(one, rounding) for one in outputs)
         same = report["unchanged"] is not None
         return cls(
             model=model,
@@ -67,7 +70,8 @@ class SweepRow:
             relative_l2=0.0 if same else checked.get("relative_l2"),
             metric=checked.get("metric"),
             metric_value=checked.get("metric_after"),
-            certified_change=max(bounds) if bounds else None,
+            certified_change=max((o["bound"] + rounding for o in outputs), default=None),
+            certified_useful=useful if outputs else None,
             samples=checked.get("samples"),
             held_out=checked.get("held_out"),
             file=file,

@@ -13,6 +13,8 @@ from onnxfde.pages.markup import Markup, fill_in
 REPORT_PAGE = "report.html"
 """The template of the page of one run."""
 UNKNOWN_NUMBER = "–"
+TOO_LOOSE = "too loose"
+"""Stands for a bound that is proven, but of no use."""
 SIZE_WORDS = {
     "params": "parameters",
     "macs": "multiply-adds",
@@ -58,6 +60,14 @@ def field_of(
         return UNKNOWN_NUMBER
     exact = format(value, ".17g") if isinstance(value, float) else str(value)
     return fill_in(REPORT_PAGE, "number", path=path, exact=exact, text=shown(value))
+
+
+def bound_is_useful(output: Mapping[str, Any], rounding: float = 0.0) -> bool:
+    """Whether the bound on an output is not larger than what it varies by anyway.
+
+    The rule of `proof.certificate.OutputBound.is_useful`, for an output as it stands in a report.
+    """
+    return output["spread"] is None or bool(output["bound"] + rounding <= output["spread"])
 
 
 def asked(report: Mapping[str, Any]) -> str:

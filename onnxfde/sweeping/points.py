@@ -18,6 +18,7 @@ from typing import Any
 
 from onnxfde import __version__
 from onnxfde.errors import GoalMissed, OnnxfdeError, OptionError
+from onnxfde.limits import SIZE_GOALS
 from onnxfde.options import Options
 from onnxfde.sweeping.parcels import Parcel
 
@@ -70,6 +71,11 @@ class PointOutcome:
     """Whether that is because no such size can be had, which is no fault."""
     seconds: float = 0.0
 
+    @property
+    def stays(self) -> bool:
+        """Whether there is a result, or can be none: the point need not be computed again."""
+        return self.report is not None or self.missed
+
 
 def run_point(task: PointTask) -> PointOutcome:
     """Compute a point; what is wrong with model, data or size is part of the outcome."""
@@ -84,7 +90,8 @@ def run_point(task: PointTask) -> PointOutcome:
             return computed(task, folder)
         except OnnxfdeError as error:
             missed = isinstance(error, GoalMissed | OptionError)
-            return PointOutcome(failure=without_folder(str(error), task, folder), missed=missed)
+            reason = with_own_option(without_folder(str(error), task, folder))
+            return PointOutcome(failure=reason, missed=missed)
 
 
 def computed(task: PointTask, folder: Path) -> PointOutcome:
@@ -109,6 +116,13 @@ def computed(task: PointTask, folder: Path) -> PointOutcome:
     written = sorted(file for file in made.rglob("*") if file.is_file())
     files = tuple((str(file.relative_to(made)), file.read_bytes()) for file in written)
     return PointOutcome(files, report, page, seconds=perf_counter() - start)
+
+
+def with_own_option(text: str) -> str:
+    """A text in which the option of a size has the name that it has in a sweep."""
+    for kind in SIZE_GOALS:
+        text = text.replace(f"--max-{kind}", "--sizes")
+    return text
 
 
 def without_folder(value: Any, task: PointTask, folder: Path) -> Any:

@@ -80,7 +80,7 @@ class ResultsFolder:
             record["original"] = original.to_fields
         record["row"] = row.to_fields
         self.remember(record)
-        if outcome.report is not None or outcome.missed:
+        if outcome.stays:
             self.append(record)
 
     def remember(self, record: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from onnxfde.graph.staging import write_text
-from onnxfde.pages.sweep_pages import ModelSweep, index_page, model_page, standalone_curve
+from onnxfde.pages.sweep_index import index_page
+from onnxfde.pages.sweep_pages import ModelSweep, model_page, standalone_curve
 from onnxfde.pages.sweep_rows import SweepRow, csv_text
 from onnxfde.progress import Progress
 from onnxfde.sweeping.ladder import SizeLadder, SweptModel, why_unread
@@ -44,7 +45,10 @@ class Sweep:
     """Why models have no points, by name."""
     points: dict[str, list[PointTask]] = field(default_factory=dict)
     """Without the bytes of files, which are read when a point is about to be computed."""
-    computed: int = 0
+    kept: int = 0
+    """How many points the folder of results has."""
+    noted: set[tuple[str, str | None]] = field(default_factory=set)
+    """Models with the reasons why points of theirs have no result."""
 
     def plan(self) -> None:
         """Read what the points depend on."""
@@ -60,22 +64,41 @@ class Sweep:
         tasks = [task for found in self.points.values() for task in found]
         return [task for task in tasks if not self.results.done(task)]
 
+    @property
+    def total(self) -> int:
+        """How many points there are."""
+        return sum(map(len, self.points.values()))
+
     def run(self, pool: Pool) -> list[ModelSweep]:
         """Compute what is left and write everything; returns what came out of each model."""
+        try:
+            self.compute(pool)
+            return self.finish()
+        except KeyboardInterrupt:
+            text = f"{self.kept} of {self.total} points are kept in {self.results.path}"
+            raise KeyboardInterrupt(f"{text}, give the same command to go on") from None
+
+    def compute(self, pool: Pool) -> None:
+        """Compute what is left."""
         left = self.left()
-        total = sum(map(len, self.points.values()))
-        if known := total - len(left):
-            self.progress.note(f"{known} of {total} points are known already")
-        self.progress.layer(f"{total} points of {len(self.ladder.models)} models")
-        self.progress.at(known, total)
-        for task, outcome in pool.outcomes(iter(left)):
+        self.kept = known = self.total - len(left)
+        if known:
+            self.progress.note(f"{known} of {self.total} points are known already")
+        self.progress.layer(f"{self.total} points of {len(self.ladder.models)} models")
+        self.progress.at(known, self.total)
+        for number, (task, outcome) in enumerate(pool.outcomes(iter(left)), start=1):
             self.results.add(task, outcome)
-            self.computed += 1
-            self.progress.at(known + self.computed, total)
-            self.progress.note(told(self.results.row(task), outcome.seconds))
+            self.kept += outcome.stays
+            self.progress.at(known + number, self.total)
+            self.note(self.results.row(task), outcome.seconds)
             self.write_csv(self.rows())
         self.progress.layer("")
-        return self.finish()
+
+    def note(self, row: SweepRow, seconds: float) -> None:
+        """Note what came out of a point; why there is nothing only once for each model."""
+        if row.failure is None or (row.model, row.failure) not in self.noted:
+            self.progress.note(told(row, seconds))
+        self.noted.add((row.model, row.failure))
 
     def rows(self) -> Iterator[SweepRow]:
         """All rows that are known, model by model."""

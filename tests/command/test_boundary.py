@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onnxfde.command.interruption import was_interrupted
+from onnxfde.command.interruption import interruption_behind
 from tests.command.running import run
 
 FULL = Path("/dev/full")
@@ -94,12 +94,12 @@ def test_models_that_cannot_be_read_are_named_without_a_table(tmp_path: Path) ->
 
 
 def test_an_interruption_is_recognised_behind_the_error_of_a_library() -> None:
-    assert was_interrupted(KeyboardInterrupt())
+    assert interruption_behind(KeyboardInterrupt())
     caused, noticed = ImportError("initialization failed"), ImportError("initialization failed")
     caused.__cause__ = noticed.__context__ = KeyboardInterrupt()
-    assert was_interrupted(caused)
-    assert was_interrupted(noticed)
-    assert not was_interrupted(ImportError("no module"))
+    assert interruption_behind(caused)
+    assert interruption_behind(noticed)
+    assert not interruption_behind(ImportError("no module"))
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -40,6 +40,17 @@ def test_an_interrupted_command_says_so(
     assert {path: path.read_bytes() for path in model.parent.iterdir()} == before
 
 
+def test_an_interrupted_sweep_says_what_is_kept(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxfde.sweeping.latencies.bench", interrupt)
+    out = model.with_name("points")
+    words = ("--sizes", "100%,50%", "--input-range", "0:1", "--quotient", "refit")
+    done = run("sweep", model, "--out", out, *words)
+    told = f"onnxfde: interrupted; 2 of 2 points are kept in {out}, give the same command to go on"
+    assert (done.exit_code, done.stdout, done.stderr.splitlines()[-1]) == (130, "", told)
+
+
 def test_what_was_written_before_an_interruption_is_named(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,17 +127,45 @@ def test_a_proof_that_says_little_is_called_that(bound: float, useless: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("own", "words"),
+    ("own", "kind", "words"),
     [
-        (0.05, "5 % (measured). It lies below the line"),
-        (0.2, "20 % (measured). It lies above the line"),
-        (None, "10 % (estimated too)."),
+        (0.05, "dense", "5 % (measured). It lies below the line"),
+        (0.1, "dense", "10 % (measured)."),
+        (0.105, "dense", "10.50 % (measured). It lies above the line: the line is estimated from"),
+        (0.2, "channels", "20 % (measured). It lies above the line: the line is estimated in"),
+        (None, "dense", "10 % (estimated too)."),
     ],
 )
-def test_the_chosen_point_is_the_layers_own_change(own: float | None, words: str) -> None:
-    layer = {"neurons_after": 3, "own_error": own, "error": 0.1, "measured_error": 0.3}
+def test_the_chosen_point_is_the_layers_own_change(
+    own: float | None, kind: str, words: str
+) -> None:
+    layer = {"neurons_after": 3, "own_error": own, "error": 0.1, "kind": kind}
     said = chosen_words(layer, "neurons", 0.1).replace("\N{NO-BREAK SPACE}", " ")
     assert said.startswith(f"What was chosen: 3 neurons, {words}")
+
+
+def test_nothing_is_written_on_the_line_of_a_plot(made: Path) -> None:
+    """Only the numbers and titles of the axes; what was chosen is said below."""
+    text = (made / "page.html").read_text(encoding="utf-8")
+    (plot,) = re.findall(r"<svg[^>]*node_linear: what fewer.*?</svg>", text, re.DOTALL)
+    (chosen,) = re.findall(r'<circle class="chosen".*', plot)
+    assert not re.findall("<text", chosen)
+    assert "What was chosen: " in text
+
+
+def test_a_picture_says_whether_the_neurons_that_are_left_are_in_it(made: Path) -> None:
+    """The second layer has other inputs than it had."""
+    first, second = re.findall(
+        r"Each group resembles one.*?</figcaption>", (made / "page.html").read_text()
+    )
+    assert 'class="key kept"' in first
+    assert "which is not shown: it has other inputs" in second
+
+
+def test_an_output_that_is_called_output_is_not_called_that_twice() -> None:
+    page = ReportPage("m", "command", outputs=("output", "y"))
+    shown = plain_text("".join(page.network({"layers": []})))
+    assert shown == "output y output"
 
 
 def test_what_a_layer_inherits_is_told_apart() -> None:

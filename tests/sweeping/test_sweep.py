@@ -23,14 +23,17 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import OutputError, UsageError
+from onnxfde.limits import SIZE_GOALS
 from onnxfde.pages.sweep_rows import TIMES
 from onnxfde.pages.words import percent
-from onnxfde.sweeping.ladder import rungs_of, swept_models
+from onnxfde.progress import Progress
+from onnxfde.sweeping.ladder import SizeKind, rungs_of, swept_models
 from onnxfde.sweeping.latencies import timed_rows
 from onnxfde.sweeping.local_pool import LocalPool, PointProcess
 from onnxfde.sweeping.png_plot import write_png
 from onnxfde.sweeping.points import PointOutcome, PointTask, run_point
 from onnxfde.sweeping.results_folder import opened_results
+from onnxfde.sweeping.sweep import Sweep
 from tests.command.running import run
 from tests.models import mlp
 from tests.pages.browser import Elements, needs_browser, opened, width_in
@@ -91,7 +94,7 @@ def test_nothing_is_computed_twice(done: Path, models: list[Path]) -> None:
 def test_a_stopped_sweep_goes_on(done: Path, models: list[Path], tmp_path: Path) -> None:
     out, ladder = tmp_path / "out", ladder_for(models, models[0].parent / "data.npz")
     first = Here(most=2)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="2 of 6 points are kept in "):
         swept_into(out, ladder, first)
     assert len(rows_in(out)) == 3
     with (out / "points.jsonl").open("a") as stream:
@@ -170,6 +173,16 @@ def test_a_model_that_fails_keeps_its_rows_and_the_reason(
     assert "gone.onnx: no such file" in index
 
 
+def test_a_reason_is_noted_once_for_each_model(models: list[Path], tmp_path: Path) -> None:
+    ladder, noted = ladder_for(models, tmp_path / "wide.npz"), list[str]()
+    np.savez(tmp_path / "wide.npz", x=np.ones((150, 7), np.float32))
+    with opened_results(tmp_path / "out", models) as results:
+        sweep = Sweep(ladder, results, "onnxfde sweep …", Progress(note=noted.append))
+        sweep.plan()
+        sweep.run(Here())
+    assert [line.split(":")[0] for line in noted] == ["net0 100%", "net1 100%"]
+
+
 def test_models_of_one_name_have_folders_of_their_own(models: list[Path], tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     same = tmp_path / "a" / "NET0.onnx"
@@ -201,6 +214,16 @@ def test_a_name_that_is_no_text_is_a_name(models: list[Path], tmp_path: Path) ->
     assert links
     for link in links:
         assert os.path.isfile(tmp_path / "out" / os.fsdecode(unquote_to_bytes(str(link["href"]))))
+
+
+@pytest.mark.parametrize("kind", SIZE_GOALS)
+def test_a_size_that_cannot_be_had_names_the_option_that_was_given(
+    models: list[Path], kind: SizeKind
+) -> None:
+    ladder = replace(ladder_for(models), rungs=rungs_of([("2", 2)]), kind=kind)
+    failure = run_point(ladder.tasks_of(ladder.models[0])[0]).failure or ""
+    assert failure.startswith("--sizes")
+    assert "--max" not in failure
 
 
 def test_sizes_that_look_alike_are_two() -> None:
