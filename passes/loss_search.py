@@ -37,14 +37,17 @@ about three times as much as one ε; not tuned."""
 NEAR_ENOUGH = 0.98
 """A loss of this share of what is allowed is not worth another try. Raised from 0.96 after a
 first run of benchmarks/targets, in which results were larger than they had to be."""
-AIM = 0.99
-"""The share of the allowed loss that is aimed at. Raised from 0.98 with the last."""
+AIMS = (0.99, 0.99, 0.95, 0.85, 0.7)
+"""The share of the allowed loss that is aimed at after so many tries that all lost too much: a
+search near the limit should not end with nothing. The first was raised from 0.98 with the last."""
 FIRST_DROP_BUDGET = 0.1
 """The error of the outputs with which a search for a drop begins. Chosen."""
 LARGEST_STEP = 3.0
 """By which factor a budget changes at most between two tries. Chosen."""
 SHORTER = 0.97
 """By which factor a budget falls that leads to what was tried in vain. Chosen."""
+FAR_APART = math.log(1.2)
+"""Logarithms of errors that differ by more tell how a loss grows; what is left is noise. Chosen."""
 LEAST_GROWTH = 0.25
 """The least power of a budget with which a loss is taken to grow. Chosen."""
 ALL_ROWS = 10**9
@@ -101,12 +104,20 @@ class LossSearch:
         """Networks that come closer and closer to what is allowed."""
         tried = list[Attempt]()
         counts: Indices | None = self.first_counts
-        while counts is not None and len(tried) < MOST_TRIES:
+        while counts is not None and len(tried) < self.most_tries(tried):
             tried.append(self.attempt(counts, len(tried)))
             yield tried[-1]
             if NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit:
                 return
             counts = self.next_counts(tried)
+
+    def most_tries(self, tried: Sequence[Attempt]) -> int:
+        """One more as long as none is good enough."""
+        return len(AIMS) if self.in_vain(tried) else MOST_TRIES
+
+    def in_vain(self, tried: Sequence[Attempt]) -> int:
+        """How many tries there were if none of them is good enough."""
+        return 0 if any(a.worst <= self.limit for a in tried) else len(tried)
 
     @property
     def first_counts(self) -> Indices | None:
@@ -124,7 +135,7 @@ class LossSearch:
 
     def attempt(self, counts: Indices, number: int) -> Attempt:
         """A network with so many units, and what it loses."""
-        share = 1 / (MOST_TRIES - number)
+        share = 1 / max(MOST_TRIES - number, 1)
         result = self.search.merged(counts, share, by_error=not number)
         loss, worst = self.chooser.judged(result.graph)
         found = Attempt(self.search.counts_of(result), result, loss, worst)
@@ -157,7 +168,8 @@ class LossSearch:
         spending = self.corrected(tried)
         known = {tuple(attempt.counts) for attempt in tried}
         errors = [spending.error(attempt.counts) for attempt in tried]
-        budget = next_budget(errors, [a.worst for a in tried], AIM * self.limit)
+        wanted = AIMS[self.in_vain(tried) % len(AIMS)] * self.limit
+        budget = next_budget(errors, [a.worst for a in tried], wanted)
         least = self.spending.cost(self.best(tried).counts)
         while spending.cost(counts := spending.within(budget)) < least:
             if tuple(counts) not in known:
@@ -228,8 +240,8 @@ class LossChooser:
 def next_budget(errors: Sequence[float], losses: Sequence[float], wanted: float) -> float:
     """The error that leads to a loss, from the errors and losses of what was tried.
 
-    Between two tries losses are a power of errors. Below all of them that power goes on, above them
-    it is 1.
+    Between two tries losses are a power of errors. Below all of them their common power goes on, if
+    they are far enough apart to tell it, else it is 1, as it is above them.
     """
     order = np.lexsort((losses, errors))
     least = np.finfo(np.float64).tiny
@@ -240,5 +252,6 @@ def next_budget(errors: Sequence[float], losses: Sequence[float], wanted: float)
         return math.exp(x[-1] + min(aim - y[-1], most))
     if aim >= y[0]:
         return math.exp(np.interp(aim, y, x))
-    power = (y[1] - y[0]) / (x[1] - x[0]) if len(x) > 1 and x[1] > x[0] else 1.0
+    apart = x[-1] - x[0]
+    power = (y[-1] - y[0]) / apart if apart > FAR_APART else 1.0
     return math.exp(x[0] + max((aim - y[0]) / min(max(power, LEAST_GROWTH), 1.0), -most))

@@ -16,7 +16,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import Indices
 from onnxfde.passes.goal_search import GoalSearch
-from onnxfde.passes.loss_search import AIM, LARGEST_STEP, LossChooser, LossSearch, next_budget
+from onnxfde.passes.loss_search import AIMS, LARGEST_STEP, LossChooser, LossSearch, next_budget
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context
 from onnxfde.running.open_files import open_data
@@ -144,8 +144,8 @@ def test_rows_fitted_to_that_lose_more_than_others_are_believed() -> None:
 
 
 def test_budgets_fall_faster_where_the_loss_hardly_does() -> None:
-    assert next_budget([0.1], [2.0], AIM) == pytest.approx(0.1 * AIM / 2, abs=1e-9)
-    assert next_budget([0.1, 0.05], [2.0, 1.9], AIM) < 0.4 * 0.05
+    assert next_budget([0.1], [2.0], AIMS[0]) == pytest.approx(0.1 * AIMS[0] / 2, abs=1e-9)
+    assert next_budget([0.1, 0.05], [2.0, 1.9], AIMS[0]) < 0.4 * 0.05
 
 
 def test_budgets_rise_by_a_bounded_step_where_nothing_is_lost() -> None:
@@ -164,3 +164,23 @@ def test_budgets_hit_losses_that_are_powers_of_them(
     low, high = math.log(min(losses)), math.log(max(losses))
     wanted = math.exp(low + place * (high - low))
     assert next_budget(errors, losses, wanted) ** power == pytest.approx(wanted, rel=1e-6)
+
+
+def test_losses_of_about_the_same_budget_do_not_tell_how_they_grow() -> None:
+    """They scatter: the next budget falls in proportion."""
+    errors, losses = [0.100, 0.101, 0.105], [0.104, 0.102, 0.103]
+    assert next_budget(errors, losses, 0.085) == pytest.approx(0.1 * 0.085 / 0.104, rel=1e-6)
+
+
+def test_a_search_near_the_limit_steps_further_away_after_each_try_in_vain() -> None:
+    search = search_of(chain(), rows(800), "refit")
+    attempt = replace(search.attempt(half(search), 1), worst=1.05 * search.limit)
+    budgets = []
+    for count in range(1, len(AIMS)):
+        following = search.next_counts([attempt] * count)
+        assert following is not None
+        budgets.append(search.corrected([attempt]).error(following))
+    assert budgets == sorted(budgets, reverse=True)
+    assert budgets[-1] < 0.8 * budgets[0]
+    assert search.most_tries([attempt]) == len(AIMS)
+    assert search.most_tries([attempt, replace(attempt, worst=0.5 * search.limit)]) < len(AIMS)
