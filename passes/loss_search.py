@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.errors import DataError, VerificationError
+from onnxfde.graph.find_axes import is_plain_dense
 from onnxfde.graph.model import Graph
 from onnxfde.limits import GoalKind
 from onnxfde.neurons.corrected_curve import corrected_curve
@@ -34,6 +35,8 @@ from onnxfde.running.side_by_side import SideBySide
 MOST_TRIES = 4
 """How often a network is merged in search of a loss at most. Chosen: a target then costs at most
 about three times as much as one ε; not tuned."""
+QUICK_TRIES = 8
+"""The same where all layers are dense and only refitted, which takes a moment. Chosen."""
 NEAR_ENOUGH = 0.98
 """A loss of this share of what is allowed is not worth another try. Raised from 0.96 after a
 first run of benchmarks/targets, in which results were larger than they had to be."""
@@ -113,7 +116,14 @@ class LossSearch:
 
     def most_tries(self, tried: Sequence[Attempt]) -> int:
         """One more as long as none is good enough."""
-        return len(AIMS) if self.in_vain(tried) else MOST_TRIES
+        return max(self.usual_tries, len(AIMS) if self.in_vain(tried) else 0)
+
+    @cached_property
+    def usual_tries(self) -> int:
+        """How many tries there are, by what they cost."""
+        dense = all(is_plain_dense(axis) for axis in self.search.axes)
+        quick = dense and self.search.merge.quotient == "refit"
+        return QUICK_TRIES if quick else MOST_TRIES
 
     def in_vain(self, tried: Sequence[Attempt]) -> int:
         """How many tries there were if none of them is good enough."""
@@ -135,7 +145,7 @@ class LossSearch:
 
     def attempt(self, counts: Indices, number: int) -> Attempt:
         """A network with so many units, and what it loses."""
-        share = 1 / max(MOST_TRIES - number, 1)
+        share = 1 / max(self.usual_tries - number, 1)
         result = self.search.merged(counts, share, by_error=not number)
         loss, worst = self.chooser.judged(result.graph)
         found = Attempt(self.search.counts_of(result), result, loss, worst)
@@ -168,7 +178,7 @@ class LossSearch:
         spending = self.corrected(tried)
         known = {tuple(attempt.counts) for attempt in tried}
         errors = [spending.error(attempt.counts) for attempt in tried]
-        wanted = AIMS[self.in_vain(tried) % len(AIMS)] * self.limit
+        wanted = AIMS[min(self.in_vain(tried), len(AIMS) - 1)] * self.limit
         budget = next_budget(errors, [a.worst for a in tried], wanted)
         least = self.spending.cost(self.best(tried).counts)
         while spending.cost(counts := spending.within(budget)) < least:

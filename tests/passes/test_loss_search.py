@@ -182,5 +182,17 @@ def test_a_search_near_the_limit_steps_further_away_after_each_try_in_vain() -> 
         budgets.append(search.corrected([attempt]).error(following))
     assert budgets == sorted(budgets, reverse=True)
     assert budgets[-1] < 0.8 * budgets[0]
-    assert search.most_tries([attempt]) == len(AIMS)
-    assert search.most_tries([attempt, replace(attempt, worst=0.5 * search.limit)]) < len(AIMS)
+
+
+def test_tries_are_as_many_as_they_are_cheap_and_one_more_in_vain() -> None:
+    tries = {}
+    for name, model, data, quotient in (
+        ("dense, refitted", chain(), rows(800), "refit"),
+        ("dense, moved", chain(), rows(800), "minimal"),
+        ("channels", residual(), images(400), "refit"),
+    ):
+        search = search_of(model, data, quotient)
+        attempt = search.attempt(half(search), 1)
+        good, bad = (replace(attempt, worst=share * search.limit) for share in (0.5, 1.5))
+        tries[name] = search.most_tries([bad]), search.most_tries([bad, good])
+    assert tries == {"dense, refitted": (8, 8), "dense, moved": (5, 4), "channels": (5, 4)}
