@@ -16,7 +16,14 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import Indices
 from onnxfde.passes.goal_search import GoalSearch
-from onnxfde.passes.loss_search import AIMS, LARGEST_STEP, LossChooser, LossSearch, next_budget
+from onnxfde.passes.loss_search import (
+    AIMS,
+    LARGEST_STEP,
+    Attempt,
+    LossChooser,
+    LossSearch,
+    next_budget,
+)
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context
 from onnxfde.running.open_files import open_data
@@ -184,3 +191,15 @@ def test_a_search_near_the_limit_steps_further_away_after_each_try_in_vain() -> 
     assert budgets[-1] < 0.8 * budgets[0]
     assert search.most_tries([attempt]) == len(AIMS)
     assert search.most_tries([attempt, replace(attempt, worst=0.5 * search.limit)]) < len(AIMS)
+
+
+def test_a_search_ends_where_the_curves_say_that_what_was_tried_in_vain_loses_nothing() -> None:
+    """No budget is so small that they would ask for more units."""
+    search = search_of(chain(), rows(800), "refit")
+    curves = [
+        replace(curve, network=np.zeros_like(curve.network)) for curve in search.search.curves
+    ]
+    search.search.__dict__["curves"] = curves
+    least = np.ones_like(search.spending.whole)
+    tried = [Attempt(least, search.search.lossless, worst=2 * search.limit)]
+    assert search.next_counts(tried) is None
