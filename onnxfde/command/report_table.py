@@ -231,7 +231,7 @@ def show_certificate(out: Console, found: Certificate) -> None:
         print_line(out, f"certified   {found.unavailable}")
         return
     for output in found.outputs:
-        if not output.is_useful:
+        if not output.useful:
             loose = f"the bound on '{output.name}' is too loose to be useful"
             print_line(out, f"certified   {loose}: larger than what it varies by")
             continue
