@@ -197,7 +197,8 @@ class Optimization:
                 return self.finished(again.remarked(f"merged at ε = 0: otherwise {failed}"))
         rejected = f"the merged model was rejected: {failed}"
         if made.goal is not None and made.goal.kind not in LOSS_GOALS:
-            raise GoalMissed(f"--max-{made.goal.kind} was not met: {rejected}")
+            asked = f"--max-{made.goal.kind} {made.goal.in_words(made.goal.limit)}"
+            raise GoalMissed(f"{asked} was not met: {rejected}; nothing was written: allow more")
         return self.unchanged(rejected, made.undone(original).result)
 
     def reason_to_keep(self, result: Graph) -> str | None:

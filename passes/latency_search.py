@@ -49,6 +49,10 @@ class Timed:
     time: float
     counts: Indices
 
+    def slowed(self, counts: Indices, time: float) -> Timed:
+        """The same with the time that a network with so many units took once merged."""
+        return replace(self, time=time) if np.array_equal(self.counts, counts) else self
+
 
 @dataclass(frozen=True, eq=False)
 class LatencySearch:
@@ -78,7 +82,7 @@ class LatencySearch:
             if taken <= self.limit:
                 steps = spent(self.search, self.spending, best.counts)
                 return found, self.outcome(taken, len(timed) - 1, steps)
-            timed[timed.index(best)] = replace(best, time=taken)
+            timed = [one.slowed(best.counts, taken) for one in timed]
 
     @cached_property
     def limit(self) -> float:
@@ -104,7 +108,8 @@ class LatencySearch:
         """Time more shapes, until the slowest that is quick enough is near enough."""
         while len(timed) <= MOST_TIMED:
             share = next_share([(one.share, one.time) for one in timed], self.limit)
-            if share is None or (min(timed, key=lambda one: one.share).counts == 1).all():
+            least = min(timed, key=lambda one: one.share)
+            if share is None or (least.time > self.limit and (least.counts == 1).all()):
                 return
             timed.append(self.timed(share, timed))
 

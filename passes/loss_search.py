@@ -33,8 +33,8 @@ from onnxfde.running.run_size import sized_to_compare
 from onnxfde.running.side_by_side import SideBySide
 
 MOST_TRIES = 4
-"""How often a network is merged in search of a loss at most. Chosen: a target then costs at most
-about three times as much as one ε; not tuned."""
+"""How often a network is merged in search of a loss at most, if one of them is good enough. Chosen:
+a target then costs at most about three times as much as one ε; not tuned."""
 QUICK_TRIES = 8
 """The same where all layers are dense and only refitted, which takes a moment. Chosen."""
 NEAR_ENOUGH = 0.98
@@ -107,10 +107,11 @@ class LossSearch:
         """Networks that come closer and closer to what is allowed."""
         tried = list[Attempt]()
         counts: Indices | None = self.first_counts
-        while counts is not None and len(tried) < self.most_tries(tried):
+        while counts is not None:
             tried.append(self.attempt(counts, len(tried)))
             yield tried[-1]
-            if NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit:
+            near = NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit
+            if near or len(tried) >= self.most_tries(tried):
                 return
             counts = self.next_counts(tried)
 
@@ -184,6 +185,8 @@ class LossSearch:
         while spending.cost(counts := spending.within(budget)) < least:
             if tuple(counts) not in known:
                 return counts
+            if not spending.error(counts):
+                return None
             budget *= SHORTER
         return None
 

@@ -53,7 +53,7 @@ def test_a_certificate_that_was_asked_for() -> None:
     (output,) = certificate.outputs
     assert output.measured_max is not None
     assert output.measured_max <= output.bound
-    assert not output.is_useful
+    assert not output.useful
 
 
 def test_the_same_bytes_in_two_runs(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def show_certificate(out: Console, found: Certificate) -> None:
         print_line(out, f"certified   {found.unavailable}")
         return
     for output in found.outputs:
-        if not output.is_useful:
+        if not output.useful:
             loose = f"the bound on '{output.name}' is too loose to be useful"
             print_line(out, f"certified   {loose}: larger than what it varies by")
             continue
@@ -301,7 +301,7 @@ def why_slow(report: Report, target: str) -> str | None:
     if not channels:
         return None
     if report.int8 and report.int8.mode == "dynamic":
-        return "Convolutions mostly run slower in dynamic 8 bits: --int8 static is faster."
+        return "Convolutions mostly run slower in dynamic 8 bits: give --int8 static and --data."
     if files.is_ort(target):
         return "On x86, convolutions run slower from an .ort file than from an .onnx file."
     large = (one for one in channels if one.changed and one.neurons_before >= ALIGNED_FROM)

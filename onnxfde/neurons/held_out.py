@@ -73,10 +73,13 @@ class Evidence:
         """The relative change of the outputs."""
         return relative_change(self.outputs, layer(self.inputs))
 
-    def expected_error(self, layer: Layer) -> float:
-        """The error to expect on new inputs of a layer that was chosen by this evidence."""
+    def expected_errors(self, layer: Layer) -> tuple[float, float]:
+        """The errors to expect on new inputs of a layer that was chosen by this evidence.
+
+        By all samples, and by those held out; the larger one counts.
+        """
         margin = 1 + 1 / np.sqrt(self.held_out.samples)
-        return max(self.error(layer), float(margin * self.held_out.error(layer)))
+        return self.error(layer), float(margin * self.held_out.error(layer))
 
     def batch(self, number: int, width: int, work: float = BATCH_WORK) -> Evidence:
         """Part `number` of the rows, or all if `width` unknowns times all rows are not too much."""

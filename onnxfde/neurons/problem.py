@@ -216,17 +216,18 @@ class Problem:
     def expected_error(self, found: Reduced) -> float:
         """The error to expect on new inputs, without what earlier layers brought in.
 
-        That is expected with the same margin, or the margin on it would be charged to this layer.
+        That is measured on the same samples, with the same margin: it is not charged to this layer.
         """
         if self.evidence is None:
             return found.error
-        whole, inherited = self.evidence.expected_error(found.layer), self._inherited_expected
-        own = math.sqrt(max(whole**2 - inherited**2, 0.0))
+        pairs = zip(self.evidence.expected_errors(found.layer), self._inherited_errors, strict=True)
+        own = math.sqrt(max(0.0, *(whole**2 - inherited**2 for whole, inherited in pairs)))
         return max(own, found.error) if self.other_metrics else own
 
     @cached_property
-    def _inherited_expected(self) -> float:
-        return self.evidence.expected_error(self.layer) if self.evidence else 0.0
+    def _inherited_errors(self) -> tuple[float, float]:
+        assert self.evidence is not None
+        return self.evidence.expected_errors(self.layer)
 
     def with_prior(self) -> Problem:
         """The same with a metric that knows only the rows neurons are fitted to, and less of them.

@@ -37,12 +37,9 @@ def structural_merge(problem: Problem) -> Reduced | None:
     What holds for all inputs is preferred to what holds in a box of them and leaves as few. A
     second search finds no fewer.
     """
-    if problem.box is None:
-        return merged_often(problem)
-    found, anywhere = merged_often(problem), merged_often(replace(problem, box=None))
-    if found is None or anywhere is None:
-        return found
-    return anywhere if anywhere.layer.neurons <= found.layer.neurons else found
+    anywhere = [] if problem.box is None else [replace(problem, box=None)]
+    found = [one for one in map(merged_often, (*anywhere, problem)) if one is not None]
+    return min(found, key=lambda one: one.layer.neurons, default=None)
 
 
 def merged_often(problem: Problem) -> Reduced | None:

@@ -22,7 +22,6 @@ from onnxfde.pages.words import (
     REPORT_PAGE,
     UNKNOWN_NUMBER,
     asked,
-    bound_is_useful,
     came_out,
     field_of,
     left_percent,
@@ -315,7 +314,7 @@ def certificate_section(report: Mapping[str, Any]) -> Markup:
         "output."
     )
     table = fill_in(REPORT_PAGE, "bounds", caption=caption, rows=joined_markup(rows))
-    loose = [one for one in found["outputs"] if not bound_is_useful(one)]
+    loose = [one for one in found["outputs"] if not one["useful"]]
     rounding = field_of(report, "certificate.rounding", small)
     words = joined_markup([PROVEN, rounding, ".", SOME_OF_LITTLE_USE if loose else ""])
     useless = len(loose) == len(found["outputs"])

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from onnxfde.pages.words import bound_is_useful
-
 ORIGINAL = "original"
 """The size of the row that shows a model as it was given."""
 TIMES = ("latency_ms", "speedup")
@@ -58,7 +56,6 @@ class SweepRow:
         checked, proof = report["verification"] or {}, report["certificate"]
         outputs = proof["outputs"] if proof and not proof["unavailable"] else []
         rounding = (proof and proof["rounding"]) or 0.0
-        useful = all(bound_is_useful(one, rounding) for one in outputs)
         same = report["unchanged"] is not None
         return cls(
             model=model,
@@ -71,7 +68,7 @@ class SweepRow:
             metric=checked.get("metric"),
             metric_value=checked.get("metric_after"),
             certified_change=max((o["bound"] + rounding for o in outputs), default=None),
-            certified_useful=useful if outputs else None,
+            certified_useful=all(o["useful"] for o in outputs) if outputs else None,
             samples=checked.get("samples"),
             held_out=checked.get("held_out"),
             file=file,

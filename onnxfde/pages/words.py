@@ -62,14 +62,6 @@ def field_of(
     return fill_in(REPORT_PAGE, "number", path=path, exact=exact, text=shown(value))
 
 
-def bound_is_useful(output: Mapping[str, Any], rounding: float = 0.0) -> bool:
-    """Whether the bound on an output is not larger than what it varies by anyway.
-
-    The rule of `proof.certificate.OutputBound.is_useful`, for an output as it stands in a report.
-    """
-    return output["spread"] is None or bool(output["bound"] + rounding <= output["spread"])
-
-
 def asked(report: Mapping[str, Any]) -> str:
     """What the user asked for, after "Asked for"."""
     settings = report["settings"]

@@ -52,11 +52,8 @@ class OutputBound:
     measured_max: float | None = None
     spread: float | None = None
     """The standard deviation of the original's output, where the models were run."""
-
-    @property
-    def is_useful(self) -> bool:
-        """Whether the bound is smaller than what the output varies by anyway."""
-        return self.spread is None or self.bound <= self.spread
+    useful: bool = True
+    """Whether the bound, with rounding, is not larger than what the output varies by anyway."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,14 @@ class Certificate:
         ]
         if len(runs) != len(self.outputs):
             return self
-        pairs = zip(self.outputs, runs, strict=True)
-        return replace(self, outputs=tuple(seen_beside(o, *outputs) for o, outputs in pairs))
+        pairs, rounding = zip(self.outputs, runs, strict=True), self.rounding or 0.0
+        seen = tuple(seen_beside(output, rounding, *outputs) for output, outputs in pairs)
+        return replace(self, outputs=seen)
 
 
-def seen_beside(output: OutputBound, before: FloatArray, after: FloatArray) -> OutputBound:
+def seen_beside(
+    output: OutputBound, rounding: float, before: FloatArray, after: FloatArray
+) -> OutputBound:
     """A bound with the largest change that was seen, and how much the output varies."""
     with np.errstate(invalid="ignore", over="ignore"):
         most = float(np.max(np.abs(after - before), initial=0.0))
@@ -96,7 +96,8 @@ def seen_beside(output: OutputBound, before: FloatArray, after: FloatArray) -> O
             float(np.sqrt(np.mean((before - before.mean(axis=0)) ** 2))) if before.size else 0.0
         )
     known = [value if np.isfinite(value) else None for value in (most, spread)]
-    return replace(output, measured_max=known[0], spread=known[1])
+    useful = known[1] is None or bool(output.bound + rounding <= known[1])
+    return replace(output, measured_max=known[0], spread=known[1], useful=useful)
 
 
 @dataclass(frozen=True)

@@ -117,10 +117,10 @@ def test_outputs_that_changed_a_lot_are_warned_of(made: Path) -> None:
     assert "the data has no labels" in page.of_fields(report)
 
 
-@pytest.mark.parametrize(("bound", "useless"), [(0.5, False), (2.0, True)])
-def test_a_proof_that_says_little_is_called_that(bound: float, useless: bool) -> None:
-    output = {"name": "y", "bound": bound, "measured_max": 0.1, "spread": 1.0}
-    found = {"unavailable": None, "outputs": [output], "box": "range", "rounding": 3e5}
+@pytest.mark.parametrize("useless", [False, True])
+def test_a_proof_that_says_little_is_called_that(useless: bool) -> None:
+    output = {"name": "y", "bound": 0.5, "measured_max": 0.1, "spread": 1.0, "useful": not useless}
+    found = {"unavailable": None, "outputs": [output], "box": "range", "rounding": 3e-5}
     text = certificate_section({"certificate": found, "int8": None})
     assert ("of little use" in text) == useless
     assert ("Computers round" in text) != useless
@@ -215,7 +215,7 @@ def test_a_target_that_no_network_meets_takes_none_of_them() -> None:
 
 
 def test_what_is_proven_is_told_apart_from_rounding() -> None:
-    output = {"name": "y", "bound": 6e-9, "measured_max": 3e-7, "spread": 1.0}
+    output = {"name": "y", "bound": 6e-9, "measured_max": 3e-7, "spread": 1.0, "useful": True}
     proof = {"box": "range −1 to 1", "outputs": [output], "rounding": 2e-4, "unavailable": None}
     words = plain_text(certificate_section({"certificate": proof, "int8": None}))
     assert "if they are computed exactly. Computers round, which may add about 0.0002 ." in words

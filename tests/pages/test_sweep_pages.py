@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from onnxfde.pages.sweep_index import index_page
 from onnxfde.pages.sweep_pages import ModelSweep, lead, model_page
 from onnxfde.pages.sweep_rows import SweepRow
-from onnxfde.pages.words import bound_is_useful
-from onnxfde.proof.certificate import OutputBound
+from onnxfde.proof.certificate import Certificate, OutputBound
 from tests.pages.browser import Elements, needs_browser, opened
 
 ORIGINAL = SweepRow("net", "original", 1000, bytes=4000, metric="accuracy", metric_value=0.9)
@@ -37,8 +38,11 @@ def shown_as(page: Elements, exact: str) -> str:
 
 def proven(bounds: tuple[float, ...], rounding: float | None = None) -> SweepRow:
     """The row of a run whose outputs vary by 1, with these bounds on their change."""
-    outputs = [{"bound": bound, "spread": 1.0} for bound in bounds]
-    proof = {"outputs": outputs, "rounding": rounding, "unavailable": None}
+    outputs = tuple(OutputBound("y", bound) for bound in bounds)
+    run = np.array([[-1.0], [1.0]])
+    proof = asdict(
+        Certificate("range", outputs, rounding).beside([run] * len(bounds), [run] * len(bounds))
+    )
     sizes = {"before": 2, "after": 1}
     report: dict[str, Any] = {
         "verification": None,
@@ -48,15 +52,6 @@ def proven(bounds: tuple[float, ...], rounding: float | None = None) -> SweepRow
     }
     report |= {"parameters": sizes, "bytes": sizes, "multiply_adds": None, "output_sha256": "f"}
     return SweepRow.of_report("net", "50%", "net/50-percent.onnx", report)
-
-
-@pytest.mark.parametrize("spread", [None, 0.0, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize("bound", [0.0, 0.5, 1.0, 1.5])
-def test_a_bound_is_of_use_here_where_it_is_in_the_proof(
-    bound: float, spread: float | None
-) -> None:
-    expected = OutputBound("y", bound, spread=spread).is_useful
-    assert bound_is_useful({"bound": bound, "spread": spread}) == expected
 
 
 @pytest.mark.parametrize(

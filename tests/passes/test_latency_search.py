@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from onnxfde.errors import GoalMissed
 from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
+from onnxfde.numbers import Indices
 from onnxfde.passes.goal_merging import GoalMerging
-from onnxfde.passes.latency_search import TIME_AIM, next_share
+from onnxfde.passes.goal_search import GoalSearch
+from onnxfde.passes.latency_search import TIME_AIM, LatencySearch, Timed, next_share
 from onnxfde.passes.merge_neurons import MergeNeurons
-from onnxfde.passes.result import Context
+from onnxfde.passes.result import Context, PassResult
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.open_files import open_data
 from tests.conv_models import images, residual
@@ -41,9 +45,13 @@ def test_a_step_between_two_shares_is_not_too_small() -> None:
 
 
 def timed_by_work(
-    share: float, model: ModelProto, data: Array, slow_once_merged: float = 1.0
+    share: float,
+    model: ModelProto,
+    data: Array,
+    slow_once_merged: float = 1.0,
+    time_of: Callable[[float], float] = float,
 ) -> tuple[Graph, float, int]:
-    """A goal of latency on a machine whose time is the multiply-adds."""
+    """A goal of latency on a machine whose time is that of the multiply-adds."""
     graph, timed = Graph(model), list[float]()
 
     def work(network: Graph) -> float:
@@ -51,8 +59,8 @@ def timed_by_work(
         whole = multiply_adds(model, one_sample(graph))
         assert found is not None
         assert whole is not None
-        again = found / whole in timed
-        timed.append(found / whole)
+        again = (taken := time_of(found / whole)) in timed
+        timed.append(taken)
         return timed[-1] * (slow_once_merged if again else 1.0)
 
     source, _ = open_data(graph, data, (-1, 1))
@@ -82,3 +90,34 @@ def test_a_latency_that_nothing_reaches_is_missed() -> None:
 def test_a_latency_that_is_missed_once_merged_is_an_error() -> None:
     with pytest.raises(GoalMissed, match="--max-latency 60% was not met"):
         timed_by_work(0.6, residual(), images(200), slow_once_merged=100.0)
+
+
+def test_the_least_network_is_not_taken_where_a_larger_one_may_do() -> None:
+    """A large step led to one unit in each layer: the rest lies in between."""
+
+    def time_of(share: float) -> float:
+        return float(np.interp(share, [0.13, 0.39, 1.0], [0.1, 0.9, 1.0]))
+
+    _, taken, _ = timed_by_work(0.4, residual(), images(200), time_of=time_of)
+    assert 0.3 < taken <= 0.4
+
+
+def test_the_same_numbers_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two shares of the work can have the same: what was too slow once is not tried again."""
+    merged = list[tuple[int, ...]]()
+    as_before = GoalSearch.merged
+
+    def recorded(search: GoalSearch, counts: Indices) -> PassResult:
+        merged.append(tuple(counts))
+        return as_before(search, counts)
+
+    def narrowed(search: LatencySearch, timed: list[Timed]) -> None:
+        if len(timed) == 1:
+            counts = search.spending.under(0.5 * search.spending.cost(search.spending.whole))
+            timed.extend(Timed(share, 0.0, counts) for share in (0.5, 0.51))
+
+    monkeypatch.setattr(GoalSearch, "merged", recorded)
+    monkeypatch.setattr(LatencySearch, "narrow", narrowed)
+    with pytest.raises(GoalMissed):
+        timed_by_work(0.2, residual(), images(200))
+    assert len(merged) == 1

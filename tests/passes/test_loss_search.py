@@ -16,7 +16,14 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.numbers import Indices
 from onnxfde.passes.goal_search import GoalSearch
-from onnxfde.passes.loss_search import AIMS, LARGEST_STEP, LossChooser, LossSearch, next_budget
+from onnxfde.passes.loss_search import (
+    AIMS,
+    LARGEST_STEP,
+    Attempt,
+    LossChooser,
+    LossSearch,
+    next_budget,
+)
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context
 from onnxfde.running.open_files import open_data
@@ -196,3 +203,15 @@ def test_tries_are_as_many_as_they_are_cheap_and_one_more_in_vain() -> None:
         good, bad = (replace(attempt, worst=share * search.limit) for share in (0.5, 1.5))
         tries[name] = search.most_tries([bad]), search.most_tries([bad, good])
     assert tries == {"dense, refitted": (8, 8), "dense, moved": (5, 4), "channels": (5, 4)}
+
+
+def test_a_search_ends_where_the_curves_say_that_what_was_tried_in_vain_loses_nothing() -> None:
+    """No budget is so small that they would ask for more units."""
+    search = search_of(chain(), rows(800), "refit")
+    curves = [
+        replace(curve, network=np.zeros_like(curve.network)) for curve in search.search.curves
+    ]
+    search.search.__dict__["curves"] = curves
+    least = np.ones_like(search.spending.whole)
+    tried = [Attempt(least, search.search.lossless, worst=2 * search.limit)]
+    assert search.next_counts(tried) is None
