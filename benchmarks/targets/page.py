@@ -43,9 +43,9 @@ again where that concerns them; test rows are therefore unseen by each run, but 
 Later the search learned from each try what each layer loses, dense layers began with a search
 within the error that is planned, all networks got four tries at most, and a result has to be good
 enough on the rows fitted to as well: that came after both E of `gly-3` (refit) were missed on the
-verdict without it, and makes `abalone` (refit) larger, one of whose rows lies far out. Last, a search
-whose tries all lose too much steps further away, with up to eight tries where these are quick: `demo`
-(refit) at 0.1 had ended with nothing.
+verdict without it, and makes `abalone` (refit) larger, one of whose rows lies far out. Last, a
+search whose tries all lose too much steps further away, with up to eight tries where these are
+quick: `demo` (refit) at 0.1 had ended with nothing.
 
 Times are CPU seconds of the whole command with one thread."""
 ERROR_HEADER = (
