@@ -15,9 +15,9 @@ from onnxfde.limits import LOSS_GOALS, latency_limit
 from onnxfde.options import Options
 from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.progress import Progress
-from onnxfde.running.paired_losses import drop_loss, error_loss
+from onnxfde.running.paired_losses import drop_loss, error_losses
 from onnxfde.running.samples import Samples
-from onnxfde.running.side_by_side import Compared
+from onnxfde.running.verification import Compared
 
 NOT_MEASURED = "nothing was measured"
 TIMED_SECONDS = 4.0
@@ -68,12 +68,12 @@ def judged_goal(
     if outcome.kind not in LOSS_GOALS:
         return replace(outcome, reached=outcome.chosen_by)
     if outcome.kind == "error":
-        loss = error_loss(compared.before, compared.after)
+        loss = max(error_losses(compared.measured), key=lambda one: one.value)
     else:
         loss = drop_loss(compared.before, compared.after, verdict.labels if verdict else None)
     if loss.value > outcome.limit:
         raise GoalMissed(missed_text(outcome, loss.value, loss.rows, in_8_bits))
-    return replace(outcome, reached=loss.value)
+    return replace(outcome, reached=loss.value, reached_interval=loss.interval)
 
 
 def missed_text(outcome: GoalOutcome, found: float, rows: int, in_8_bits: bool) -> str:

@@ -49,8 +49,8 @@ from onnxfde.running.input_source import InputSource
 from onnxfde.running.label_scores import unused_labels
 from onnxfde.running.open_files import Model, Source, open_data, open_model
 from onnxfde.running.samples import Samples
-from onnxfde.running.side_by_side import Compared, SideBySide
-from onnxfde.running.verification import require_equal, require_sense
+from onnxfde.running.side_by_side import SideBySide
+from onnxfde.running.verification import Compared, require_equal, require_sense
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class Optimization:
         use = options.data_use
         inputs, data_hash = open_data(source.graph, options.data, options.range_used, use)
         inputs = replace(inputs, box_given=options.input_range is not None)
-        inputs = inputs.parted() if options.verify else inputs
+        inputs = inputs.parted(options.goal in LOSS_GOALS) if options.verify else inputs
         if options.semantics == "budget" and find_axes(source.graph)[0]:
             with suppress(DataError):
                 inputs = inputs_to_fit(options, source.graph, inputs)
@@ -232,8 +232,9 @@ class Optimization:
             found = self.side_by_side.compare(graph)
             wider = None if any(layer.range_only for layer in layers) else self.side_by_side_wider
             others = [wider.compare(graph)] if wider else []
-        every = (found.verification, *(other.verification for other in others))
-        worst = max(every, key=lambda v: v.relative_l2 or 0.0)
+        every = (found, *others)
+        found = max(every, key=lambda one: one.verification.relative_l2 or 0.0)
+        worst = found.verification
         inputs = self.context.inputs
         held_out = None if inputs.data is None else inputs.verdict is not None
         known = {value.name for value in self.source.graph.inputs}
@@ -315,7 +316,7 @@ class Optimization:
             compared = self.compared(graph, before.layers)
         except VerificationError as reason:
             raise VerificationError(f"in 8 bits {reason}; optimize without --int8") from None
-        require_sense(compared.verification, before.verification, compared.before, compared.after)
+        require_sense(compared, before.verification)
         verdict = self.context.inputs.verdict
         goal = before.goal and judged_goal(before.goal, compared, verdict, in_8_bits=True)
         found = Quantized(

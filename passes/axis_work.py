@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxfde.estimates import Estimate
 from onnxfde.graph.axes import Axis
 from onnxfde.graph.edit_axes import ports_of, weight_type
 from onnxfde.graph.find_axes import is_plain_dense
@@ -17,6 +18,8 @@ from onnxfde.graph.weight_matrices import array_at
 from onnxfde.numbers import FloatArray
 from onnxfde.options import UnitKind
 from onnxfde.passes.result import FrontierPoint, LayerChange, frontier_of_errors
+
+NOT_MEASURED = Estimate(0.0, 0)
 
 
 @dataclass(eq=False)
@@ -40,8 +43,8 @@ class AxisWork:
     count: int | None = None
     """How many are to be left."""
     remarks: list[str] = field(default_factory=list)
-    measured: float = 0.0
-    own: float | None = None
+    measured: Estimate = NOT_MEASURED
+    own: Estimate | None = None
     """The error that its own units make, if that was measured."""
     cut: bool = False
     """Whether the time limit ended the descent."""
@@ -52,7 +55,7 @@ class AxisWork:
     def estimate(self) -> float:
         """The error of as many units as are left in the original network, or the measured one."""
         if self.curve is None:
-            return self.measured
+            return self.measured.value
         if self.axis.units >= len(self.curve) - 1:
             return 0.0
         return float(self.curve[self.axis.units])
@@ -94,7 +97,9 @@ class AxisWork:
             eps=eps,
             error=self.estimate,
             lower_bound=None,
-            measured_error=self.measured,
+            measured_error=self.measured.value,
+            measured_error_interval=self.measured.interval,
+            measured_rows=self.measured.rows,
             dtype=self.dtype.name,
             useful_eps=self.useful_eps(eps, align),
             remark="; ".join(self.remarks) or None,
@@ -102,7 +107,8 @@ class AxisWork:
             activation=self.activation,
             cut=self.cut,
             range_only=self.range_only,
-            own_error=self.own,
+            own_error=self.own.value if self.own else None,
+            own_error_interval=self.own.interval if self.own else None,
         )
 
     def useful_eps(self, eps: float | None, align: int) -> float | None:

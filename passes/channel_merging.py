@@ -11,12 +11,14 @@ before it have changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onnxfde.deadline import Deadline
 from onnxfde.errors import RuntimeUnavailable
+from onnxfde.estimates import Estimate
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.axes import Axis
 from onnxfde.graph.edit_axes import keep_units, write_reader
@@ -86,14 +88,18 @@ class ChannelMerging:
             self.measure_curves(works, original)
         choose_counts(works, eps, self.options)
         current, meter = original.for_copy(self.work), self.meter(original)
+        chooser = self.chooser(original) or meter
         chosen = [w for w in works if w.count is not None and w.count < w.axis.units]
         for number, work in enumerate(chosen, start=1):
             title = f"layer {number} of {len(chosen)} '{work.axis.name}'"
             deadline = self.context.deadline.for_part(share_of_numbers(chosen[number - 1 :]))
             with progress.on_layer(title) as outcome, few_threads(work.parameters):
-                before = meter.current.for_copy(self.work.copied()) if self.options.counts else None
+                copy = self.work.copied() if self.options.counts else None
+                before = chooser.current.for_copy(copy) if copy is not None else None
                 self.reduce(work, original, current, deadline)
-                self.measure(work, meter, before)
+                self.measure(work, meter)
+                if before is not None:
+                    self.measure_own(work, TargetMeter(before, chooser.current))
                 outcome.text = f"{work.units} → {work.axis.units} channels"
 
     def recorded(self, reference: Graph) -> Recording:
@@ -167,20 +173,32 @@ class ChannelMerging:
         if inputs.images:
             samples = inputs.verification_samples(reference)
         assert samples is not None
-        small = in_small_runs(samples, reference)
-        kept = Recording.of(reference, inputs, self.context.progress, small)
+        return self.meter_on(samples, original)
+
+    def meter_on(self, samples: Samples, original: Recording) -> TargetMeter:
+        """Measures changes on some samples."""
+        small = in_small_runs(samples, original.graph)
+        kept = Recording.of(original.graph, self.context.inputs, self.context.progress, small)
         return TargetMeter(kept, kept.for_copy(self.work))
 
-    def measure(self, work: AxisWork, meter: TargetMeter, before: Recording | None) -> None:
-        """The change of what counts behind an axis that was just reduced, all and its own."""
+    def chooser(self, original: Recording) -> TargetMeter | None:
+        """The same on the samples that a target chooses by, where it needs that."""
+        if self.samples is None or not (self.samples.spared and self.options.counts):
+            return None
+        return self.meter_on(self.samples.parts[1], original)
+
+    def measure(self, work: AxisWork, meter: TargetMeter) -> None:
+        """The change of what counts behind an axis that was just reduced."""
         try:
             work.measured = meter.change(work.axis, work.descended)
-            if before is not None:
-                own = TargetMeter(before, meter.current)
-                work.own = own.change(work.axis, work.descended)
         except RuntimeUnavailable as reason:
-            work.measured = work.estimate
+            work.measured = Estimate(work.estimate, 0)
             work.remarks.append(f"its error is an estimate, because it was not measured: {reason}")
+
+    def measure_own(self, work: AxisWork, meter: TargetMeter) -> None:
+        """The change that its own units make, where it can be measured."""
+        with suppress(RuntimeUnavailable):
+            work.own = meter.change(work.axis, work.descended)
 
     def change(self, work: AxisWork, eps: float | None) -> LayerChange:
         """What the report says of an axis."""

@@ -11,7 +11,7 @@ Counts are those of all axes: channels, and neurons of dense layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onnxfde.errors import GoalMissed, OptionError
 from onnxfde.graph.model import Graph
@@ -123,6 +123,5 @@ class GoalMerging:
     def within_loss(self, original: Graph, context: Context) -> tuple[PassResult, GoalOutcome]:
         """The fewest parameters with a loss that is allowed."""
         chooser = LossChooser.of(self.kind, float(self.limit), original, context.inputs)
-        fitting = replace(context, inputs=chooser.inputs)
-        search = GoalSearch(self.merge, original, fitting, f"--max-{self.kind}")
+        search = GoalSearch(self.merge, original, context, f"--max-{self.kind}")
         return LossSearch(self.kind, float(self.limit), search, chooser).result()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxfde.deadline import Deadline
+from onnxfde.estimates import Estimate, relative_error
 from onnxfde.graph.affine_maps import NoMatch
 from onnxfde.graph.match import Match
 from onnxfde.graph.model import Graph
@@ -64,6 +65,8 @@ class LayerStudy:
     """A warning about what is known of its inputs."""
     verdict: Evidence | None = None
     """Inputs and outputs of the layer that it is neither fitted to nor chosen by."""
+    choosing: FloatArray | None = None
+    """Inputs of the layer by which a target chooses."""
     wider_samples: FloatArray | None = None
     """Inputs of the layer under another assumption than those of the problem."""
     assumed: bool = False
@@ -96,10 +99,15 @@ class LayerStudy:
         ended = self.frontier.remark if isinstance(self.frontier, FreeSearch) else None
         return "; ".join(filter(None, (self.remark, ended))) or None
 
-    def own_error(self, after: Layer) -> float | None:
-        """The change that a smaller layer itself makes on the rows kept for the verdict, if any."""
-        kept = self.verdict
-        return None if kept is None else self.problem.layer.change_to(after, kept.inputs)
+    def own_error(self, after: Layer) -> Estimate | None:
+        """The change that a smaller layer itself makes on the rows that a target chooses by.
+
+        Where none does, on those kept for the verdict; None if there are neither.
+        """
+        rows = self.choosing
+        if rows is None and self.verdict is not None:
+            rows = self.verdict.inputs
+        return None if rows is None else relative_error(self.problem.layer(rows), after(rows))
 
     def curve(self) -> tuple[FrontierPoint, ...]:
         """The errors of some counts by the quick method that searches start from."""
@@ -118,24 +126,27 @@ class LayerStudy:
             FrontierPoint(n, error, problem.lower_bound(n)) for n, error in sorted(found.items())
         )
 
-    def measured_error(self, after: Layer, merged: bool, range_only: bool = False) -> float:
+    def measured_error(self, after: Layer, merged: bool, range_only: bool = False) -> Estimate:
         """The change on rows kept for the verdict, else on rows held out, else on the samples.
 
         Under two assumptions about the inputs the larger change counts, unless the layer is meant
         for the given range only.
         """
         if not merged:
-            return 0.0
+            return Estimate(0.0, 0)
         if self.verdict is not None:
-            return self.verdict.error(after)
+            return self.verdict.estimate(after)
         before, evidence = self.problem.layer, self.problem.evidence
         if evidence is None:
             work = len(self.problem.samples) * before.incoming.size
-            own = before.change_to(after, self.problem.samples[:: 1 + work // MEASURED_PRODUCTS])
+            rows = self.problem.samples[:: 1 + work // MEASURED_PRODUCTS]
+            own = relative_error(before(rows), after(rows))
         else:
-            own = evidence.held_out.error(after)
-        wider = None if range_only else self.wider_samples
-        return own if wider is None else max(own, before.change_to(after, wider))
+            own = evidence.held_out.estimate(after)
+        if range_only or self.wider_samples is None:
+            return own
+        wider = relative_error(before(self.wider_samples), after(self.wider_samples))
+        return max(own, wider, key=lambda error: error.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,7 +288,10 @@ class LayerStudies:
         frontier = frontier_of(problem, self.options, progress, self.deadline)
         verdict = self._verdict(now, found)
         assumed = self.context.inputs.data is None
-        return LayerStudy(problem, frontier, inputs.remark, verdict, wider_samples, assumed)
+        choosing = inputs.to_choose_by if self.fitting.current.samples.spared else None
+        return LayerStudy(
+            problem, frontier, inputs.remark, verdict, choosing, wider_samples, assumed
+        )
 
     def _box(self, now: Match) -> tuple[FloatArray, FloatArray] | None:
         """What the layer reads for inputs in the range that the user gave, if that is known."""

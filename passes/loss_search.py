@@ -5,7 +5,7 @@
 
 The first time, dense layers have as few neurons as a search finds within the error that their
 curve plans; the curve is that of a quick method, and says how errors are best spread. A loss is
-decided with some caution (`paired_losses`), so that rows never used before agree.
+decided with some caution (`estimates`), so that rows never used before agree.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.errors import DataError, VerificationError
+from onnxfde.estimates import Estimate
 from onnxfde.graph.find_axes import is_plain_dense
 from onnxfde.graph.model import Graph
 from onnxfde.limits import GoalKind
@@ -28,7 +29,7 @@ from onnxfde.passes.goal_outcome import GoalOutcome, spent
 from onnxfde.passes.goal_search import GoalSearch
 from onnxfde.passes.result import PassResult
 from onnxfde.running.input_source import DATA_ROWS, InputSource
-from onnxfde.running.paired_losses import Loss, drop_loss, error_loss
+from onnxfde.running.paired_losses import drop_loss, error_losses
 from onnxfde.running.run_size import sized_to_compare
 from onnxfde.running.side_by_side import SideBySide
 
@@ -65,7 +66,7 @@ class Attempt:
 
     counts: Indices
     result: PassResult
-    loss: Loss | None = None
+    loss: Estimate | None = None
     worst: float = 0.0
     """What it is likely to lose at most on other rows."""
 
@@ -198,27 +199,24 @@ class LossChooser:
     kind: str
     kept: SideBySide
     fitted: SideBySide
-    inputs: InputSource
-    """What is left to fit to, and the rows to choose by in the place of those for the verdict."""
     verdict_rows: int
 
     @classmethod
     def of(cls, kind: str, limit: float, original: Graph, inputs: InputSource) -> LossChooser:
-        """Part the data once more; DataError if there is too little of it, or labels do not fit."""
-        chosen, given = inputs.parted(), inputs.data.rows if inputs.data else 0
+        """DataError if there is too little data, or labels do not fit."""
+        given = inputs.data.rows if inputs.data else 0
         judging = inputs.verdict.rows if inputs.verdict else 0
-        if given + judging < FEWEST_ROWS_FOR_LOSS or chosen.verdict in (None, inputs.verdict):
+        if given + judging < FEWEST_ROWS_FOR_LOSS or inputs.data is None or not judging:
             raise DataError(
                 f"--max-{kind} needs rows to fit to, to choose by and to judge by: give at least "
                 f"{FEWEST_ROWS_FOR_LOSS} rows of --data, not {given + judging}"
             )
-        assert chosen.verdict is not None
-        assert chosen.data is not None
+        fit, choose = inputs.data.parts
         kept, fitted = (
             SideBySide(original, sized_to_compare(rows, original), clock=inputs.clock)
-            for rows in (chosen.verdict, chosen.data.some(DATA_ROWS))
+            for rows in (choose, fit.some(DATA_ROWS))
         )
-        found = cls(kind, kept, fitted, chosen, judging)
+        found = cls(kind, kept, fitted, judging)
         _, least = found.judged(original)
         if least > limit:
             needed = math.ceil((given + judging) * least / limit)
@@ -229,25 +227,29 @@ class LossChooser:
             )
         return found
 
-    def judged(self, graph: Graph) -> tuple[Loss, float]:
+    def judged(self, graph: Graph) -> tuple[Estimate, float]:
         """What a network loses, and what it is likely to lose at most on other rows.
 
         On rows that it was fitted to it loses less, but of these there are more: if they tell of a
         larger loss of all rows, then those to choose by lack the rows with a large one.
         """
-        kept, fitted = self.loss(self.kept, graph), self.loss(self.fitted, graph)
-        return kept, max(kept.expected(self.verdict_rows), fitted.expected(ALL_ROWS))
+        kept, fitted = self.losses(self.kept, graph), self.losses(self.fitted, graph)
+        worst = max(
+            *(loss.expected(self.verdict_rows) for loss in kept),
+            *(loss.expected(ALL_ROWS) for loss in fitted),
+        )
+        return max(kept, key=lambda loss: loss.value), worst
 
-    def loss(self, rows: SideBySide, graph: Graph) -> Loss:
-        """What a network loses on some rows."""
+    def losses(self, rows: SideBySide, graph: Graph) -> list[Estimate]:
+        """What a network loses on some rows, in each output where the error is limited."""
         found = rows.compare(graph)
         if found.verification.unverified:
             reason = found.verification.unverified
             raise VerificationError(f"--max-{self.kind} cannot be measured: {reason}")
-        labels = None if isinstance(rows.samples, str) else rows.samples.labels
         if self.kind == "error":
-            return error_loss(found.before, found.after)
-        return drop_loss(found.before, found.after, labels)
+            return error_losses(found.measured)
+        labels = None if isinstance(rows.samples, str) else rows.samples.labels
+        return [drop_loss(found.before, found.after, labels)]
 
 
 def next_budget(errors: Sequence[float], losses: Sequence[float], wanted: float) -> float:

@@ -134,6 +134,8 @@ class MergeNeurons(CappedMerging):
             remark = f"left alone, because if merged {fault}"
         before, after = problem.layer, reduced.layer if reduced else problem.layer
         by_count = self.asks_for_count
+        measured = study.measured_error(after, reduced is not None, range_only)
+        own = study.own_error(after)
         return LayerChange(
             name=problem.name,
             inputs=before.inputs,
@@ -147,14 +149,17 @@ class MergeNeurons(CappedMerging):
             eps=None if by_count else self.eps_of(study),
             error=reduced.error if reduced else 0.0,
             lower_bound=bound_below(problem, after.neurons, reduced),
-            measured_error=study.measured_error(after, reduced is not None, range_only),
+            measured_error=measured.value,
+            measured_error_interval=measured.interval,
+            measured_rows=measured.rows,
             dtype=problem.dtype.name,
             useful_eps=useful,
             remark=remark,
             activation=before.activation.title,
             cut=study.cut,
             range_only=range_only,
-            own_error=study.own_error(after),
+            own_error=own.value if own else None,
+            own_error_interval=own.interval if own else None,
         )
 
     def remark(self, study: LayerStudy, reduced: Reduced | None, range_only: bool) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from onnxfde.deadline import Deadline
+from onnxfde.estimates import Interval, interval_text
 from onnxfde.graph.match import LayerSize, Refusal
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
@@ -54,6 +55,10 @@ class LayerChange:
     measured_error: float
     """The same change on sample inputs of the layer; for minimal with data, on held-out rows."""
     dtype: str
+    measured_error_interval: Interval | None = None
+    """In which it lies for all inputs of this kind, 19 times in 20."""
+    measured_rows: int = 0
+    """How many samples it was measured on."""
     useful_eps: float | None = None
     """An ε at which something would merge, if nothing did."""
     remark: str | None = None
@@ -70,6 +75,7 @@ class LayerChange:
     own_error: float | None = None
     """The measured error against the same layer as it was behind the same smaller layers, without
     what these bring in; None if that is not known."""
+    own_error_interval: Interval | None = None
 
     @property
     def changed(self) -> bool:
@@ -82,7 +88,7 @@ class LayerChange:
         units = "channels" if self.kind == "channels" else "neurons"
         if not self.changed:
             return f"{self.neurons_before} {units}, nothing merges"
-        error = f"error {self.measured_error:.2g}"
+        error = f"error {self.measured_error:.2g}{interval_text(self.measured_error_interval)}"
         return f"{self.neurons_before} → {self.neurons_after} {units}, {error}"
 
     def undone(self, original: Layer | None) -> LayerChange:
@@ -104,7 +110,10 @@ class LayerChange:
             error=0.0,
             lower_bound=None,
             measured_error=0.0,
+            measured_error_interval=None,
+            measured_rows=0,
             own_error=None,
+            own_error_interval=None,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -11,6 +10,8 @@ from onnxfde.command.column_meanings import LAYER_MEANINGS
 from onnxfde.command.inspection_table import show_refusals, show_remarks, show_times
 from onnxfde.command.tables import UNKNOWN, Grid, before_and_after, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
+from onnxfde.command.verification_table import show_verification
+from onnxfde.estimates import interval_text
 from onnxfde.graph import files
 from onnxfde.limits import option
 from onnxfde.options import COUNTS
@@ -19,9 +20,6 @@ from onnxfde.passes.goal_outcome import GoalOutcome
 from onnxfde.passes.result import LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.report import Quantized, Report, large_change
-from onnxfde.running.dead_leaves import DEAD_LEAVES
-from onnxfde.running.random_inputs import RANDOM_INPUTS
-from onnxfde.running.verification import Verification
 
 SMALLER_EPS = "optimize with a smaller --eps"
 NO_INT8 = "optimize without --int8"
@@ -39,7 +37,6 @@ NOT_ALIGNED = (
     f"try --align {USUAL_ALIGNMENT}, and compare with onnxfde bench."
 )
 OTHER_INPUTS = ": on others, as real ones are, outputs may change far more"
-REAL_INPUTS = ", or with the inputs the model really sees (--data)"
 
 
 def show_report(report: Report, target: str, verbose: bool, explain: bool = False) -> None:
@@ -99,7 +96,7 @@ def layer_cells(layer: LayerChange) -> dict[str, str]:
         "parameters": before_and_after(layer.parameters_before, layer.parameters_after),
         "left": f"{share:.1f} %",
         "ε": UNKNOWN if layer.eps is None else f"{layer.eps:.3g}",
-        "error": f"{layer.measured_error:.2g}",
+        "error": f"{layer.measured_error:.2g}{interval_text(layer.measured_error_interval)}",
         "estimate": f"{layer.error:.2g}",
         "at least": UNKNOWN if layer.lower_bound is None else f"{layer.lower_bound:.2g}",
     }
@@ -157,7 +154,7 @@ def goal_text(goal: GoalOutcome) -> str:
     found = goal.reached if goal.reached is not None else goal.chosen_by or 0.0
     tries = f", after {goal.tries} tries" if goal.tries > 1 else ""
     asked, has = map(goal.in_words, (goal.limit, found))
-    return f"--max-{goal.kind} {asked}: {has}{tries}"
+    return f"--max-{goal.kind} {asked}: {has}{interval_text(goal.reached_interval)}{tries}"
 
 
 def show_spending(out: Console, report: Report) -> None:
@@ -240,59 +237,6 @@ def show_certificate(out: Console, found: Certificate) -> None:
         most = f"'{output.name}' changes by at most {output.bound + rounding:.3g}"
         parts = f"{output.bound:.3g} by the weights, about {rounding:.2g} by rounding"
         print_line(out, f"certified   {most}{seen} for all inputs in the {found.box}: {parts}")
-
-
-def kind_of_rows(found: Verification) -> str:
-    """What the rows are that a model was measured on."""
-    if found.held_out is None:
-        return f"samples: {found.source}"
-    if found.held_out:
-        return f"rows of {found.source} that were kept for this"
-    return f"rows of {found.source}: too few to keep any for this, and it was fitted to them"
-
-
-def show_verification(
-    out: Console,
-    found: Verification,
-    model: str = "measured",
-    cure: str = "",
-    large: float = math.inf,
-) -> None:
-    """Print the errors of a model beside the original; `cure` says how to make them smaller."""
-    if found.unverified:
-        print_line(out, f"NOT VERIFIED: {found.unverified}")
-        return
-    rows = f"({found.samples:,} {kind_of_rows(found)}, {found.engine})"
-    if found.max_abs_error is not None and found.mean_abs_error is not None:
-        constant = found.relative_l2 is None
-        relative = "n/a (constant output)" if constant else f"{found.relative_l2:.3g}"
-        print_line(
-            out,
-            f"{model:<11} relative L2 {relative}, max {found.max_abs_error:.3g}, "
-            f"mean {found.mean_abs_error:.3g}  {rows}",
-        )
-    if found.left_out is not None:
-        share = f"{found.left_out:.2%} of the original's values"
-        print_line(out, f"{'left out':<11} {share}, which are NaN or infinite")
-    if found.differing_share is not None:
-        share = f"{found.differing_share:.2%}" if found.differing_share else "none"
-        print_line(
-            out, f"{'equality':<11} {share} of the integers, booleans and texts differ  {rows}"
-        )
-    if found.metric and found.metric_before is not None and found.metric_after is not None:
-        print_line(out, f"{found.metric:<11} {found.metric_before:.4g} → {found.metric_after:.4g}")
-    if found.metric_remark:
-        print_line(out, f"{'labels':<11} {found.metric_remark}")
-    if found.relative_l2 is not None and found.relative_l2 > large:
-        inputs = REAL_INPUTS if found.source.startswith((RANDOM_INPUTS, DEAD_LEAVES)) else ""
-        print_line(out, f"{change_words(found.relative_l2, large)}: {cure}{inputs}.")
-
-
-def change_words(change: float, large: float) -> str:
-    """What a large change of the outputs means."""
-    if change >= 1:
-        return "The result is useless, its outputs are further off than a constant would be"
-    return f"The outputs changed by more than {100 * large:.3g} % of what they vary"
 
 
 def why_slow(report: Report, target: str) -> str | None:

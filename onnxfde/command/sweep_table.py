@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from onnxfde.command.tables import UNKNOWN, Grid, show_first_that_fits
 from onnxfde.command.terminal import console, print_line
+from onnxfde.estimates import interval_text
 from onnxfde.pages.sweep_pages import ModelSweep
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.pages.words import TOO_LOOSE
@@ -44,8 +45,10 @@ def cells_of(row: SweepRow) -> dict[str, str]:
         "size": row.size,
         "parameters": shown(row.parameters, "{:,}".format),
         "mult-adds": shown(row.multiply_adds, "{:,}".format),
-        "error": shown(row.relative_l2, "{:.2g}".format),
-        "score": shown(row.metric_value, "{:.4g}".format),
+        "error": shown(row.relative_l2, "{:.2g}".format)
+        + interval_text(row.interval("relative_l2")),
+        "score": shown(row.metric_value, "{:.4g}".format)
+        + interval_text(row.interval("metric"), "{:.3g}".format),
         "proven": TOO_LOOSE
         if row.certified_useful is False
         else shown(row.certified_change, "{:.2g}".format),

@@ -3,7 +3,7 @@
     error(o′)     ‖o′(x) − y‖ / ‖y − mean y‖
     expected      max(error on all samples, (1 + 1/√h)·error on the h samples held out)
 
-A tenth of the samples, drawn at random, is held out; neurons are fitted to the others.
+The samples to choose by (`row_split`) are held out; neurons are fitted to the others.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from onnxfde.estimates import Estimate, RowChanges, relative_error
 from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.kernels import Metric
-from onnxfde.neurons.layer import Layer, relative_change, spread_of
+from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.objective import Observed, ObservedView
 from onnxfde.numbers import FloatArray
+from onnxfde.row_split import CHOSEN, Mask, split_rows
 
-HELD_OUT = 10
-"""One sample in this many is held out. Chosen as a common share of validation sets; not tuned."""
 FEWEST_ROWS = 100
-"""Fewer rows are not used: less than ten would be held out to judge by. Chosen; not tuned."""
+"""Fewer rows are not used: less than ten would be held out to choose by. Chosen; not tuned."""
 BATCH_WORK = 2e8
 """Rows times unknowns of one evaluation on data, about 0.1 s on one core; where there are more
 rows, each share of `free_attempts` uses another part of them. Chosen; not tuned."""
@@ -39,15 +38,18 @@ class Evidence:
     outputs: FloatArray
     rows_per_sample: int = 1
     """How many consecutive rows come from one sample and must stay together."""
+    chosen_by: Mask | None = None
+    """The samples that are held out; None: those of the usual split."""
 
     @property
     def enough(self) -> bool:
         """Whether there are enough rows, all finite, with outputs that vary."""
-        if len(self.inputs) < FEWEST_ROWS or self.samples < HELD_OUT:
+        if len(self.inputs) < FEWEST_ROWS or self.samples < CHOSEN:
             return False
         if not (np.isfinite(self.inputs).all() and np.isfinite(self.outputs).all()):
             return False
-        return all(spread_of(part.outputs) > 0 for part in (self.fitted, self.held_out))
+        parts = (self.fitted.outputs, self.held_out.outputs)
+        return all(len(y) > 0 and RowChanges.between(y, y).varies for y in parts)
 
     @property
     def samples(self) -> int:
@@ -55,23 +57,29 @@ class Evidence:
         return len(self.inputs) // self.rows_per_sample
 
     @cached_property
-    def _held(self) -> npt.NDArray[np.bool_]:
-        order = np.random.default_rng(0).permutation(self.samples)
-        return np.repeat(order % HELD_OUT == 0, self.rows_per_sample)
+    def _held(self) -> Mask:
+        mask = self.chosen_by
+        if mask is None or len(mask) != self.samples:
+            mask = split_rows(self.samples).choose
+        return np.repeat(mask, self.rows_per_sample)
 
     @cached_property
     def fitted(self) -> Evidence:
-        """Nine tenths of the samples."""
+        """The samples to fit to."""
         return Evidence(self.inputs[~self._held], self.outputs[~self._held], self.rows_per_sample)
 
     @cached_property
     def held_out(self) -> Evidence:
-        """The other tenth."""
+        """The samples to choose by."""
         return Evidence(self.inputs[self._held], self.outputs[self._held], self.rows_per_sample)
 
     def error(self, layer: Layer) -> float:
         """The relative change of the outputs."""
-        return relative_change(self.outputs, layer(self.inputs))
+        return RowChanges.between(self.outputs, layer(self.inputs)).value
+
+    def estimate(self, layer: Layer) -> Estimate:
+        """The same, and how far it can be trusted."""
+        return relative_error(self.outputs, layer(self.inputs), self.rows_per_sample)
 
     def expected_errors(self, layer: Layer) -> tuple[float, float]:
         """The errors to expect on new inputs of a layer that was chosen by this evidence.

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnxfde.estimates import RowChanges
 from onnxfde.neurons.activation import Activation, Elementwise
 from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.numbers import FloatArray, cast
 
-CONSTANT = 1e-12
-"""Values whose spread is this share of their size, or less, count as constant: thousands of
-float64's roundoffs. Chosen; not tuned."""
 MOST_HIDDEN = 2**23
 """Hidden values that are computed at once, 64 MB. Chosen; not tuned."""
 
@@ -87,7 +85,7 @@ class Layer:
 
     def change_to(self, other: Layer, x: FloatArray) -> float:
         """‖o′ − o‖ / ‖o − mean o‖ on rows of inputs; 0 if both are constant and equal."""
-        return relative_change(self(x), other(x))
+        return RowChanges.between(self(x), other(x)).value
 
     def stored_as(self, dtype: npt.DTypeLike) -> Layer:
         """The layer as it reads back after being stored as `dtype`."""
@@ -127,23 +125,3 @@ class Layer:
             rest.incoming[:, -1], *rest.unit_parameters
         )
         return replace(self.only(alive), offset=self.offset + constant)
-
-
-def relative_change(before: FloatArray, after: FloatArray) -> float:
-    """‖after − before‖ / ‖before − mean‖ over rows; infinite if a value is not finite.
-
-    The change of what does not vary is relative to its size.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        change = float(np.linalg.norm(after - before))
-    if not np.isfinite(change):
-        return np.inf
-    return change / (spread_of(before) or float(np.linalg.norm(before)) or 1.0)
-
-
-def spread_of(values: FloatArray) -> float:
-    """‖values − mean‖ over rows; 0 if that is rounding."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = float(np.linalg.norm(values - values.mean(axis=0)))
-        size = float(np.linalg.norm(values))
-    return 0.0 if spread <= CONSTANT * size else spread

@@ -19,11 +19,11 @@ import numpy as np
 
 from onnxfde.deadline import Deadline
 from onnxfde.neurons.conv_chain import ConvChain, Numbered
-from onnxfde.neurons.held_out import HELD_OUT
 from onnxfde.neurons.map_operations import SHIFTS, Activated
 from onnxfde.neurons.map_windows import MapRegion, Size, Span, images_first, images_last, part
 from onnxfde.neurons.piecewise_activations import IDENTITY
 from onnxfde.numbers import Array, Indices
+from onnxfde.row_split import Mask, split_rows
 
 CROP = 8
 """Rows and columns of a crop of the output; smaller maps are taken as a whole. On ResNet20 crops
@@ -68,6 +68,8 @@ class Reconstruction:
     """The activation behind the sum."""
     fixed: tuple[int, ...] = ()
     """Places of operations whose parameters stay."""
+    chosen_by: Mask | None = None
+    """Which images choose the step; None: those of the usual split."""
 
     @property
     def free(self) -> list[int]:
@@ -132,9 +134,9 @@ class _Draws:
     """Batches of images, each with a region of the output."""
 
     def __init__(self, problem: Reconstruction, rng: np.random.Generator) -> None:
-        order = rng.permutation(len(problem.source))
-        held_out = -(-len(order) // HELD_OUT)
-        self.held_out, self.taught = order[:held_out], order[held_out:]
+        held = problem.chosen_by
+        held = split_rows(len(problem.source)).choose if held is None else held
+        self.held_out, self.taught = np.flatnonzero(held), np.flatnonzero(~held)
         self.rng, self.size = rng, problem.target.shape[2:]
 
     def batch(self) -> _Crop:

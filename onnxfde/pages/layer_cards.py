@@ -13,7 +13,14 @@ from onnxfde.pages.markup import Markup, fill_in, joined_markup
 from onnxfde.pages.neuron_maps import NeuronMap
 from onnxfde.pages.pixels import signed_image
 from onnxfde.pages.plots import WIDTH, Axes, Plot, PlotLine, svg_of, top_of
-from onnxfde.pages.words import REPORT_PAGE, field_of, percent, units_word, whole_number
+from onnxfde.pages.words import (
+    REPORT_PAGE,
+    field_of,
+    measured_field,
+    percent,
+    units_word,
+    whole_number,
+)
 
 TALLEST = 1.2
 """Errors above this are cut off: 1 is that of a constant output."""
@@ -56,7 +63,7 @@ def card(report: Mapping[str, Any], number: int, found: NeuronMap | None) -> Mar
     """One layer."""
     layer, path = report["layers"][number], f"layers.{number}"
     before, after = (field_of(report, f"{path}.neurons_{when}") for when in ("before", "after"))
-    change = field_of(report, f"{path}.measured_error", percent)
+    change = measured_field(report, f"{path}.measured_error", percent)
     parts = [before, " → ", after, f" {units_word(layer)}. What the layer passes on changes by "]
     parts += [change, " of how much it varies", *own_words(report, number), "."]
     lossless = layer["neurons_lossless"]
@@ -77,7 +84,7 @@ def own_words(report: Mapping[str, Any], number: int) -> Iterator[Markup | str]:
     own, seen = layer["own_error"], layer["measured_error"]
     if own is not None and seen is not None and own < ITSELF * seen:
         yield " ("
-        yield field_of(report, f"layers.{number}.own_error", percent)
+        yield measured_field(report, f"layers.{number}.own_error", percent)
         yield " by itself; the rest comes from layers before it)"
 
 

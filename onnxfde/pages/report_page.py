@@ -25,8 +25,10 @@ from onnxfde.pages.words import (
     came_out,
     field_of,
     left_percent,
+    measured_field,
     one_decimal,
     percent,
+    range_words,
     rows_word,
     score_format,
     score_name,
@@ -189,12 +191,14 @@ def tile_list(report: Mapping[str, Any]) -> Markup:
         )
     if found.get("relative_l2") is not None:
         change = field_of(report, "verification.relative_l2", percent)
-        shown.append((change, "change of the outputs (counted as said below)"))
+        ends = range_words(found["relative_l2_interval"], percent)
+        shown.append((change, f"change of the outputs{ends}, counted as said below"))
     if found.get("metric_after") is not None:
         after = field_of(report, "verification.metric_after", score_format(found))
         before = score_format(found)(found["metric_before"])
+        ends = range_words(found["metric_after_interval"], score_format(found))
         rows = whole_number(found["samples"])
-        shown.append((after, f"{score_name(found)} on {rows} inputs, was {before}"))
+        shown.append((after, f"{score_name(found)}{ends} on {rows} inputs, was {before}"))
     parts = [fill_in(REPORT_PAGE, "tile", value=value, text=text) for value, text in shown]
     return fill_in(REPORT_PAGE, "tiles", tiles=joined_markup(parts))
 
@@ -219,7 +223,8 @@ def size_rows(report: Mapping[str, Any]) -> Markup:
     if found and found["metric_before"] is not None:
         shown = score_format(found)
         before, after = (
-            field_of(report, f"verification.metric_{when}", shown) for when in ("before", "after")
+            measured_field(report, f"verification.metric_{when}", shown)
+            for when in ("before", "after")
         )
         name = score_name(found)
         rows.append(fill_in(REPORT_PAGE, "size", name=name, before=before, after=after, left=""))
@@ -282,7 +287,7 @@ def changes_words(report: Mapping[str, Any]) -> Iterator[Markup | str]:
     yield " (the median); the largest change is "
     yield field_of(report, largest, percent)
     yield ". All inputs taken together (as a root mean square) it is the "
-    yield field_of(report, "verification.relative_l2", percent)
+    yield measured_field(report, "verification.relative_l2", percent)
     yield " at the top of the page; single ones may lie above that, and above a limit on it."
 
 

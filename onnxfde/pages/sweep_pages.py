@@ -17,6 +17,7 @@ from onnxfde.pages.words import (
     TOO_LOOSE,
     UNKNOWN_NUMBER,
     percent,
+    range_words,
     small,
     whole_number,
 )
@@ -235,7 +236,8 @@ def small_loss_words(done: ModelSweep) -> str:
     after = percent(row.metric_value or 0)
     return (
         "The smallest of them that loses at most one point of accuracy has "
-        f"{share_words(done, row)}: accuracy goes from {before} to {after}."
+        f"{share_words(done, row)}: accuracy goes from {before} to {after}"
+        f"{row_range(row, 'metric', percent)}."
     )
 
 
@@ -250,13 +252,19 @@ def small_change_words(done: ModelSweep) -> str:
         )
     return (
         f"The smallest of them whose outputs change by at most {limit} has "
-        f"{share_words(done, row)}: they change by {percent(row.relative_l2 or 0)}."
+        f"{share_words(done, row)}: they change by {percent(row.relative_l2 or 0)}"
+        f"{row_range(row, 'relative_l2', percent)}."
     )
 
 
 def share_words(done: ModelSweep, row: SweepRow) -> str:
     """How large a result is."""
     return f"{percent(done.left(row) or 0)} of the {SIZE_WORDS[done.kind]}"
+
+
+def row_range(row: SweepRow, name: str, shown: Callable[[float], str]) -> str:
+    """The range of a number behind it."""
+    return range_words(row.interval(name), shown)
 
 
 def point_row(done: ModelSweep, row: SweepRow) -> Markup:
@@ -272,8 +280,8 @@ def point_row(done: ModelSweep, row: SweepRow) -> Markup:
         left=cell(done.left(row), percent),
         bytes=cell(row.bytes, whole_number),
         work=cell(row.multiply_adds, whole_number),
-        change=cell(row.relative_l2, percent),
-        score=cell(row.metric_value, value),
+        change=cell(row.relative_l2, lambda v: percent(v) + row_range(row, "relative_l2", percent)),
+        score=cell(row.metric_value, lambda v: value(v) + row_range(row, "metric", value)),
         proven=cell(row.certified_change, (lambda _: TOO_LOOSE) if loose else small),
         time=cell(row.latency_ms, small),
         speedup=cell(row.speedup, lambda v: f"{v:.2f} ×"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnxfde.limits import latency_limit
 from onnxfde.options import DEFAULT_EPS
-from onnxfde.pages.markup import Markup, fill_in
+from onnxfde.pages.markup import Markup, fill_in, joined_markup
 
 REPORT_PAGE = "report.html"
 """The template of the page of one run."""
@@ -53,13 +53,34 @@ def field_of(
     report: Mapping[str, Any], path: str, shown: Callable[[float], str] = whole_number
 ) -> Markup | str:
     """A number of the report as it is shown, which also names its field and exact value."""
-    value: Any = report
-    for part in path.split("."):
-        value = value[int(part)] if part.isdecimal() else (value or {}).get(part)
+    value = value_at(report, path)
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return UNKNOWN_NUMBER
     exact = format(value, ".17g") if isinstance(value, float) else str(value)
     return fill_in(REPORT_PAGE, "number", path=path, exact=exact, text=shown(value))
+
+
+def measured_field(
+    report: Mapping[str, Any], path: str, shown: Callable[[float], str]
+) -> Markup | str:
+    """The same with the range in which it lies for all inputs of this kind."""
+    number = field_of(report, path, shown)
+    return joined_markup([number, range_words(value_at(report, f"{path}_interval"), shown)])
+
+
+def value_at(report: Mapping[str, Any], path: str) -> Any:
+    """A field of the report."""
+    value: Any = report
+    for part in path.split("."):
+        value = value[int(part)] if part.isdecimal() else (value or {}).get(part)
+    return value
+
+
+def range_words(interval: Sequence[float] | None, shown: Callable[[float], str]) -> str:
+    """An interval behind a number; nothing where none is known."""
+    if not interval or None in interval:
+        return ""
+    return f" ({shown(interval[0])} to {shown(interval[1])})"
 
 
 def asked(report: Mapping[str, Any]) -> str:
@@ -129,7 +150,8 @@ def measured(report: Mapping[str, Any]) -> str:
     if found["relative_l2"] is None:
         text = f"the largest change of an output is {small(found['max_abs_error'] or 0.0)}"
     else:
-        text = f"the outputs change by {percent(found['relative_l2'])}"
+        ends = range_words(found["relative_l2_interval"], percent)
+        text = f"the outputs change by {percent(found['relative_l2'])}{ends}"
     score = score_words(found)
     return f"On {rows}, {text}{', and ' + score if score else ''}."
 
@@ -147,7 +169,11 @@ def score_words(found: Mapping[str, Any]) -> str:
         return ""
     name = score_name(found)
     shown = score_format(found)
-    return f"{name} goes from {shown(found['metric_before'])} to {shown(found['metric_after'])}"
+    before, after = (
+        shown(found[f"metric_{when}"]) + range_words(found[f"metric_{when}_interval"], shown)
+        for when in ("before", "after")
+    )
+    return f"{name} goes from {before} to {after}"
 
 
 def score_name(found: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ class InputSource:
 
     limits: Range = DEFAULT_RANGE
     data: Samples | None = None
-    """The data that layers are fitted to and chosen by."""
+    """The data that layers are fitted to and chosen by (`row_split`)."""
     verdict: Samples | None = None
     """Data that is neither, on which the result is measured; only its range counts before that, for
     the certificate."""
@@ -92,9 +92,12 @@ class InputSource:
             raise DataError(fault)
         return replace(self, images=True)
 
-    def parted(self) -> InputSource:
-        """The same data with a part kept for the verdict, if there is enough of it."""
-        parts = self.data.parted() if self.data is not None else None
+    def parted(self, for_loss: bool = False) -> InputSource:
+        """The same data with a part kept for the verdict, if there is enough of it.
+
+        Where a loss of the whole model is aimed at, a part to choose by is spared too.
+        """
+        parts = self.data.parted(for_loss) if self.data is not None else None
         return self if parts is None else replace(self, data=parts[0], verdict=parts[1])
 
     @property

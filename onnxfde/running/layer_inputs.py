@@ -19,6 +19,7 @@ from onnxfde.graph.nodes import op
 from onnxfde.neurons.held_out import FEWEST_ROWS, Evidence
 from onnxfde.neurons.kernels import Metric
 from onnxfde.numbers import FloatArray
+from onnxfde.row_split import Mask
 from onnxfde.running.random_inputs import latin_hypercube
 from onnxfde.running.recording import Recording
 
@@ -41,6 +42,15 @@ class LayerInputs:
     rows: FloatArray | None = None
     """The inputs that were recorded; None if none were."""
     rows_per_sample: int = 1
+    chosen_by: Mask | None = None
+    """Which samples of the rows are chosen by."""
+
+    @property
+    def to_choose_by(self) -> FloatArray | None:
+        """The rows of those samples."""
+        if self.rows is None or self.chosen_by is None:
+            return None
+        return self.rows[np.repeat(self.chosen_by, self.rows_per_sample)]
 
 
 def record_layers(recording: Recording, matches: Iterable[Match], with_results: bool) -> None:
@@ -79,14 +89,17 @@ def layer_inputs(recording: Recording, match: Match) -> LayerInputs:
         box = latin_hypercube(CHECKED_ROWS, width, limits)
         return LayerInputs(Metric.box(width, *limits), box)
     try:
-        rows, per_sample = recording.rows(match.source, match.incoming.layout, width)
+        found = recording.rows(match.source, match.incoming.layout, width)
     except RuntimeUnavailable as reason:
         return unknown_inputs(width, f"its inputs could not be measured ({reason})")
+    rows, per_sample = found.values, found.each
     if not np.isfinite(rows).all():
         return unknown_inputs(width, "its inputs overflow on these samples")
     step = max(1, len(rows) // CHECKED_ROWS)
     remark = remark_on_rows(rows)
-    return LayerInputs(Metric.measured(rows), rows[::step].copy(), remark, rows, per_sample)
+    metric = Metric.measured(rows if not recording.samples.spared else found.fitted)
+    samples = rows[::step].copy()
+    return LayerInputs(metric, samples, remark, rows, per_sample, found.chosen_by)
 
 
 def observed_outputs(
@@ -101,12 +114,12 @@ def observed_outputs(
     outputs = now.layer(inputs.rows)
     if now.source in recording.edited:
         try:
-            outputs, _ = original.rows(found.result, found.outgoing.layout, len(outputs.T))
+            outputs = original.rows(found.result, found.outgoing.layout, len(outputs.T)).values
         except RuntimeUnavailable:
             return None
     if len(outputs) != len(inputs.rows):
         return None
-    return Evidence(inputs.rows, outputs, inputs.rows_per_sample)
+    return Evidence(inputs.rows, outputs, inputs.rows_per_sample, inputs.chosen_by)
 
 
 def unknown_inputs(width: int, reason: str) -> LayerInputs:

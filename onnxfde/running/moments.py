@@ -21,10 +21,11 @@ from onnxfde.graph.axes import Axis, Reader
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.block_elimination import Moments
 from onnxfde.numbers import Array, FloatArray, Indices
+from onnxfde.row_split import Mask
 from onnxfde.running.recording import Recording
 from onnxfde.running.run_size import run_size, sized
 from onnxfde.running.samples import Samples
-from onnxfde.running.windows import POSITIONS, Positions, Windows
+from onnxfde.running.windows import POSITIONS, Windows
 
 GROUP_BYTES = 2**29
 """Most bytes of the matrices that are accumulated at a time, unless one axis has more."""
@@ -33,8 +34,6 @@ REMEMBERED_BYTES = 2**27
 RUN_NUMBERS = 2**20
 """Most numbers in the largest value of a run: dozens of values are given out by it. Chosen; not
 tuned."""
-ONE_HELD_OF = 5
-"""One sample in this many is held out where errors are estimated. Chosen; not tuned."""
 FEWEST_SAMPLES = 10
 """Of fewer samples none is held out."""
 HELD_ROWS = 2048
@@ -72,10 +71,8 @@ class ReaderSums:
     waiting: list[tuple[Array, FloatArray]] = field(default_factory=list)
     """Rows that are not multiplied yet: a product of many takes less time than many products."""
     held_each: int = 0
-    """How many rows are held out of each sample that is; 0: none is."""
+    """How many rows are kept of each sample that is held out; 0: none."""
     held: list[tuple[Array, FloatArray]] = field(default_factory=list)
-    samples: int = 0
-    """How many samples were seen."""
 
     @classmethod
     def of(cls, graph: Graph, reader: Reader, held_each: int = 0) -> ReaderSums:
@@ -90,10 +87,11 @@ class ReaderSums:
         originals: Mapping[str, Array],
         positions: int,
         seed: tuple[int, int],
+        apart: Mask | None = None,
     ) -> None:
         """Add the rows of one run: values of the network, and the original's target.
 
-        RuntimeUnavailable if they are not finite.
+        Samples that are `apart` are held out. RuntimeUnavailable if they are not finite.
         """
         target, added = originals[self.reader.target], self.reader.added
         require_finite({self.reader.target: target})
@@ -108,25 +106,21 @@ class ReaderSums:
             wanted -= self.windows.outputs(other, drawn)
         wanted -= self.reader.shift
         rows = self.windows.rows(values[self.reader.value], drawn)
-        rows, wanted = self.hold_out(rows, wanted, drawn)
+        if apart is not None:
+            rows, wanted = self.hold_out(rows, wanted, apart)
         self.power += float(np.vdot(wanted, wanted))
         self.waiting.append((rows, wanted))
         if sum(len(rows) for rows, _ in self.waiting) >= len(self.gram) // 2:
             self.multiply()
 
-    def hold_out(
-        self, rows: Array, wanted: FloatArray, drawn: Positions
-    ) -> tuple[Array, FloatArray]:
-        """Keep rows of some samples apart; returns those of all others."""
-        numbers = self.samples + drawn.samples
-        self.samples += int(drawn.samples.max(initial=-1)) + 1
-        if not self.held_each:
-            return rows, wanted
-        apart = numbers % ONE_HELD_OF == ONE_HELD_OF - 1
-        each = len(rows) // max(len(np.unique(numbers)), 1)
-        some = np.flatnonzero(apart)[:: max(each // self.held_each, 1)]
-        self.held.append((rows[some], wanted[some]))
-        return rows[~apart], wanted[~apart]
+    def hold_out(self, rows: Array, wanted: FloatArray, apart: Mask) -> tuple[Array, FloatArray]:
+        """Keep rows of some samples of a run apart; returns those of all others."""
+        each = len(rows) / max(len(apart), 1)
+        out = apart[(np.arange(len(rows)) / each).astype(int)]
+        if self.held_each:
+            some = np.flatnonzero(out)[:: max(int(each) // self.held_each, 1)]
+            self.held.append((rows[some], wanted[some]))
+        return rows[~out], wanted[~out]
 
     def multiply(self) -> None:
         """Add the products of the rows that wait."""
@@ -179,16 +173,18 @@ def curve_moments(
 
     Rows of some samples may be held out, if there are enough of them.
     """
-    samples = recording.samples.fed
-    enough = hold_out and samples >= FEWEST_SAMPLES
-    held_each = max(HELD_ROWS * ONE_HELD_OF // max(samples, 1), 1) if enough else 0
+    samples, held_each = recording.samples, 0
+    if hold_out and samples.fed >= FEWEST_SAMPLES:
+        held_each = max(HELD_ROWS // max(int(samples.to_choose_by.sum()), 1), 1)
     for group in in_groups(axes):
         readers = [reader for axis in group for reader in axis.readers]
         sums = [ReaderSums.of(recording.graph, reader, held_each) for reader in readers]
         names = [name for r in readers for name in (r.target, *values_of(r))]
+        apart = samples.chosen_by_run(held_each > 0)
         for number, values in enumerate(recording.batches(names)):
+            out = next(apart)
             for one in sums:
-                one.add(values, values, positions, (seed, number))
+                one.add(values, values, positions, (seed, number), out)
         for axis in group:
             yield axis, [sums.pop(0).moments() for _ in axis.readers]
 
@@ -202,9 +198,11 @@ def refit_moments(
 ) -> list[Moments]:
     """The moments of an axis of the compressed network, with the original's targets.
 
-    What the next axis starts from is recorded, as far as it is small; after an edit the compressed
-    recording must `forget` what the axis makes.
+    Samples to choose by are left out where nothing may be fitted to them. What the next axis starts
+    from is recorded, as far as it is small; after an edit the compressed recording must `forget`
+    what the axis makes.
     """
+    apart = compressed.samples.chosen_by_run(compressed.samples.spared)
     sums = [ReaderSums.of(compressed.graph, reader) for reader in axis.readers]
     targets = [reader.target for reader in axis.readers]
     read = [name for reader in axis.readers for name in values_of(reader)]
@@ -212,8 +210,9 @@ def refit_moments(
     kept = Kept(targets), Kept(before)
     runs = zip(original.batches(targets), compressed.batches([*read, *before]), strict=True)
     for number, (originals, values) in enumerate(runs):
+        out = next(apart)
         for one in sums:
-            one.add(values, originals, positions, (seed, number))
+            one.add(values, originals, positions, (seed, number), out)
         kept[0].add(originals)
         kept[1].add(values)
     original.remember(kept[0].values, REMEMBERED_BYTES)

@@ -48,7 +48,7 @@ def require_same(before: Runner, after: Runner, samples: Samples, path: Path) ->
         with clock.watching(runner.stop, samples.work):
             outputs.append(run_all(runner, samples))
     for old, new in zip(*outputs, strict=True):
-        if not same_outputs(old, new):
+        if old.structure != new.structure or not same_outputs(old.values, new.values):
             raise VerificationError(
                 f"{path} does not compute what the model does; nothing was written, "
                 "write an .onnx file instead"

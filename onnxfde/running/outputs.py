@@ -1,17 +1,45 @@
 """The outputs of runs as arrays.
 
 A sequence becomes its elements, stacked if their shapes agree and else one after the other; a map
-becomes its values; an optional output that is absent has no elements.
+becomes its values; an optional output that is absent has no elements. Their keys and shapes are
+told beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from onnxfde.numbers import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """One output of all runs."""
+
+    values: Array
+    structure: tuple[Any, ...] = ()
+    """Of sequences, maps and optional values, for each run: the keys, and the shape of each array;
+    empty for arrays."""
+
+
+def structure_of(value: Any) -> Any:
+    """The keys of maps, and the shapes of all arrays, of one output of one run."""
+    if isinstance(value, dict):
+        return tuple((key, structure_of(value[key])) for key in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(map(structure_of, value))
+    return None if value is None else np.shape(value)
+
+
+def output_of(parts: Sequence[Any], sizes: list[int], has_batch: bool) -> Output:
+    """One output of all runs, from what each of them gave."""
+    plain = all(isinstance(part, np.ndarray | np.generic) for part in parts)
+    structure = () if plain else tuple(map(structure_of, parts))
+    return Output(joined(list(map(output_array, parts)), sizes, has_batch), structure)
 
 
 def output_array(value: Any) -> Array:

@@ -20,13 +20,33 @@ from onnxfde.graph.model import Graph
 from onnxfde.graph.subgraph import part_making, values_after
 from onnxfde.numbers import Array, FloatArray, Indices
 from onnxfde.progress import Progress
+from onnxfde.row_split import Mask
 from onnxfde.running.input_source import InputSource
+from onnxfde.running.outputs import output_array
 from onnxfde.running.run_size import sized
 from onnxfde.running.samples import Samples
 
 LAYER_ROWS = 2**17
 """Most rows of a value that layers are fitted to, which has one for each position of a sample.
 Chosen: far more than a layer has inputs; not tuned."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRows:
+    """A value as rows of features."""
+
+    values: FloatArray
+    each: int
+    """How many rows belong to one sample."""
+    chosen_by: Mask | None
+    """Which samples are chosen by; None if it is not known what sample a row belongs to."""
+
+    @property
+    def fitted(self) -> FloatArray:
+        """The rows of the samples to fit to."""
+        if self.chosen_by is None:
+            return self.values
+        return self.values[np.repeat(~self.chosen_by, self.each)]
 
 
 @dataclass(eq=False)
@@ -119,7 +139,7 @@ class Recording:
         for number, feeds in enumerate(self.samples.feeds()):
             given = {n: feeds[n] if n in feeds else self.recorded[n][number] for n in read}
             with self.source.clock.watching(runner.stop, work):
-                values = runner.run(given)
+                values = map(output_array, runner.run(given))
             yield dict(zip(wanted, values, strict=True))
             self.progress.at(number + 1, self.samples.runs)
 
@@ -145,8 +165,8 @@ class Recording:
                 self.drop([name])
                 del sizes[name]
 
-    def rows(self, name: str, layout: Layout, width: int) -> tuple[FloatArray, int]:
-        """A value with `width` features as rows, and how many of them belong to one sample.
+    def rows(self, name: str, layout: Layout, width: int) -> RecordedRows:
+        """A value with `width` features as rows.
 
         Of many rows, those of some samples are given. RuntimeUnavailable if there are none.
         """
@@ -164,8 +184,15 @@ class Recording:
         rows = np.concatenate([a.reshape(-1, width) for a in runs])
         if not rows.size:
             raise RuntimeUnavailable(f"'{name}' is empty")
-        per_sample = self.rows_per_sample(len(rows))
-        return rows[some_rows(len(rows), per_sample)].astype(np.float64), per_sample
+        each = self.rows_per_sample(len(rows))
+        pick = some_samples(len(rows), each)
+        chosen_by: Mask | None = self.samples.to_choose_by[: self.samples.fed]
+        if chosen_by is not None and len(chosen_by) * each != len(rows):
+            chosen_by = None
+        if pick is not None:
+            chosen_by = None if chosen_by is None else chosen_by[pick]
+            rows = rows[(pick[:, None] * each + np.arange(each)).ravel()]
+        return RecordedRows(rows.astype(np.float64), each, chosen_by)
 
     def rows_per_sample(self, rows: int) -> int:
         """How many of so many rows belong to one sample; 1 if that is not known."""
@@ -173,9 +200,9 @@ class Recording:
         return rows // samples if samples and rows % samples == 0 else 1
 
 
-def some_rows(rows: int, per_sample: int) -> Indices | slice:
-    """All rows, or those of samples that are evenly spread over all of them."""
+def some_samples(rows: int, each: int) -> Indices | None:
+    """Samples that are evenly spread, if these have more rows together than are used."""
     if rows <= LAYER_ROWS:
-        return slice(None)
-    pick = np.linspace(0, rows // per_sample - 1, max(LAYER_ROWS // per_sample, 1)).astype(int)
-    return (np.unique(pick)[:, None] * per_sample + np.arange(per_sample)).ravel()
+        return None
+    most = max(LAYER_ROWS // each, 1)
+    return np.unique(np.linspace(0, rows // each - 1, most).astype(int))

@@ -38,7 +38,7 @@ from onnxfde.graph.tensors import external_tensors
 from onnxfde.memory import allowance, limited_memory, thread_stacks
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
-from onnxfde.running.outputs import joined, output_array, rows_in
+from onnxfde.running.outputs import Output, output_of, rows_in
 from onnxfde.running.samples import Samples
 from onnxfde.threads import ALLOWED
 
@@ -47,7 +47,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-RunModel = Callable[[dict[str, Array]], list[Array]]
+RunModel = Callable[[dict[str, Array]], list[Any]]
 ONNXRUNTIME = "onnxruntime"
 LOG_FATAL_ONLY = 4
 """onnxruntime's log level for fatal errors; other errors reach Python as exceptions."""
@@ -109,9 +109,9 @@ def onnx_reference_runner(model: ModelProto, folder: Path | None) -> Runner:
     with limited_memory(room):
         evaluate = reference_runner(model, folder, stop)
 
-    def run(feeds: dict[str, Array]) -> list[Array]:
+    def run(feeds: dict[str, Array]) -> list[Any]:
         with limited_memory(room):
-            return [output_array(value) for value in evaluate(feeds)]
+            return list(evaluate(feeds))
 
     return Runner(run, "onnx.reference", stop.set)
 
@@ -164,11 +164,10 @@ def started(
     def stop() -> None:
         run_options.terminate = True
 
-    def run(feeds: dict[str, Array]) -> list[Array]:
+    def run(feeds: dict[str, Array]) -> list[Any]:
         try:
             with limited_memory(room):
-                found = session.run(None, feeds, run_options)
-                return [output_array(value) for value in found]
+                return list(session.run(None, feeds, run_options))
         except RUN_ERRORS as error:
             if run_options.terminate:
                 raise RunStopped("running it took too long") from None
@@ -280,14 +279,14 @@ def one_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) -> list[Array]:
+def run_all(runner: Runner, samples: Samples, progress: Progress | None = None) -> list[Output]:
     """Outputs of all runs: one row per sample if the model has a batch axis, else one per run."""
-    runs, sizes, progress = list[list[Array]](), list[int](), progress or Progress()
+    runs, sizes, progress = list[list[Any]](), list[int](), progress or Progress()
     for feeds in samples.feeds():
         runs.append(runner.run(feeds))
         sizes.append(rows_in(feeds))
         progress.at(len(runs), samples.runs)
-    return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
+    return [output_of(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 
 def session_interface(file: Path) -> tuple[tuple[InputSpec, ...], list[str]]:

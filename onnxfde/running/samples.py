@@ -21,6 +21,7 @@ from onnxfde.data_use import DataUse
 from onnxfde.errors import DataError, OptionError
 from onnxfde.graph.input_specs import InputSpec
 from onnxfde.numbers import Array, Indices
+from onnxfde.row_split import CHOSEN, CHOSEN_FOR_LOSS, JUDGED, Mask, split_rows
 from onnxfde.running.array_folder import ArrayFolder
 from onnxfde.running.array_names import places_of_inputs, require_single
 from onnxfde.running.csv_files import CsvTable, is_table
@@ -41,11 +42,6 @@ from onnxfde.running.row_maps import RowMap, mapped_array
 BATCH = 1024
 """Rows per run of a model with a dynamic batch. Chosen: enough to hide the cost of a call; not
 tuned."""
-VERDICT_SHARE = 5
-"""One sample in this many is kept for the verdict. Chosen: a fifth of a few hundred rows gives an
-error with a spread of about a tenth; not tuned."""
-VERDICT_SEED = 20
-"""Of the draw that decides which samples are kept for the verdict."""
 FEWEST_PARTED = 100
 """Fewer samples are all needed for fitting. Chosen; not tuned."""
 NO_USE = DataUse()
@@ -71,6 +67,10 @@ class Samples:
     """How rows of an input become what the model takes, where they are not that already."""
     absolute: bool = False
     """Whether absolute values are fed in place of the values."""
+    chosen_by: Mask | None = None
+    """Which samples decide between results that were fitted to the others; None: the usual ones."""
+    spared: bool = False
+    """Whether nothing at all may be fitted to these, because they stand for new rows."""
 
     @property
     def rows(self) -> int:
@@ -95,18 +95,25 @@ class Samples:
         index = (pick[:, None] * step + np.arange(step)).ravel()
         return self.only(index)
 
-    def parted(self) -> tuple[Samples, Samples] | None:
-        """Samples to work with, and those kept for the verdict; None if there are too few.
-
-        The same samples are kept whenever as many are given: nothing else decides.
-        """
+    def parted(self, for_loss: bool = False) -> tuple[Samples, Samples] | None:
+        """Samples to fit to and choose by, and those to judge by; None if there are too few."""
         step, lengths = self._together, {len(a) for a in self.arrays.values()}
         groups = self.rows // step
-        if self.rows < FEWEST_PARTED or groups < VERDICT_SHARE or len(lengths) > 1:
+        if self.rows < FEWEST_PARTED or groups < JUDGED or len(lengths) > 1:
             return None
-        order = np.random.default_rng(VERDICT_SEED).permutation(groups)
-        kept = np.repeat(order % VERDICT_SHARE == 0, step)
-        return self.only(np.flatnonzero(~kept)), self.only(np.flatnonzero(kept))
+        split = split_rows(groups, judged=True, chosen=CHOSEN_FOR_LOSS if for_loss else CHOSEN)
+        choose, judge = (np.repeat(mask, step) for mask in split)
+        learned = replace(self, chosen_by=choose, spared=for_loss).only(np.flatnonzero(~judge))
+        return learned, self.only(np.flatnonzero(judge))
+
+    @property
+    def to_choose_by(self) -> Mask:
+        """Which of the samples are chosen by; the others are fitted to."""
+        if self.chosen_by is not None:
+            return self.chosen_by
+        step = self._together
+        found = np.repeat(split_rows(self.rows // step).choose, step)
+        return np.pad(found, (0, self.rows - len(found)))
 
     def only(self, index: Indices) -> Samples:
         """Some of the samples, with their labels."""
@@ -114,7 +121,8 @@ class Samples:
         whole = self.labels is not None and len(self.labels) == self.rows
         labels = self.labels[index] if self.labels is not None and whole else None
         work = self.work * len(index) / max(self.rows, 1)
-        return replace(self, arrays=arrays, labels=labels, work=work)
+        chosen_by = None if self.chosen_by is None else self.chosen_by[index]
+        return replace(self, arrays=arrays, labels=labels, work=work, chosen_by=chosen_by)
 
     @property
     def runs(self) -> int:
@@ -147,6 +155,19 @@ class Samples:
         """Rows of an input as the model takes them."""
         found = self.maps[name](rows) if name in self.maps else rows
         return np.abs(found) if self.absolute else found
+
+    @property
+    def parts(self) -> tuple[Samples, Samples]:
+        """The samples to fit to, and those to choose by."""
+        chosen = self.to_choose_by
+        return self.only(np.flatnonzero(~chosen)), self.only(np.flatnonzero(chosen))
+
+    def chosen_by_run(self, wanted: bool) -> Iterator[Mask | None]:
+        """Which of the samples of each run are chosen by; None for each run if not `wanted`."""
+        mask = self.to_choose_by if wanted else None
+        size = max((self._rows_per_run(s) or 1 for s in self.specs), default=1)
+        for i in range(self.runs):
+            yield None if mask is None else mask[i * size : (i + 1) * size]
 
     def run_shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
         """The shapes of the inputs of a run, on so many rows if their number is free."""

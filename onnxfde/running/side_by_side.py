@@ -12,7 +12,7 @@ from onnxfde.graph.magnitude import magnitude_model
 from onnxfde.graph.model import Graph
 from onnxfde.numbers import Array
 from onnxfde.progress import Progress
-from onnxfde.running.outputs import is_floating
+from onnxfde.running.outputs import Output, is_floating
 from onnxfde.running.run_clock import RunClock
 from onnxfde.running.runtime import (
     CONSTANTS_BEFORE_RUNS,
@@ -25,16 +25,7 @@ from onnxfde.running.runtime import (
     session_interface,
 )
 from onnxfde.running.samples import Samples
-from onnxfde.running.verification import Verification, measure
-
-
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """How far a model is from the original, and the outputs of both."""
-
-    verification: Verification
-    before: list[Array] = field(default_factory=list)
-    after: list[Array] = field(default_factory=list)
+from onnxfde.running.verification import Compared, Verification, measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +33,7 @@ class Executed:
     """The outputs of a model and the engine that computed them."""
 
     engine: str
-    outputs: list[Array]
+    outputs: list[Output]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +70,8 @@ class SideBySide:
                 f"the result does not run although the original does: {reason}"
             ) from None
         require_shapes(before.outputs, after)
-        found = measure(before.outputs, after, self.samples, runner.engine)
-        return Compared(found, before.outputs, after)
+        names = [value.name for value in self.original.model.graph.output]
+        return measure(names, before.outputs, after, self.samples, runner.engine)
 
     def magnitudes(self) -> list[Array] | None:
         """A(x) of every output of the original; None if an operator has no rule for it."""
@@ -90,7 +81,7 @@ class SideBySide:
         samples = replace(self.samples, absolute=True, labels=None)
         try:
             runner = load(model, self.original.folder, CONSTANTS_BEFORE_RUNS)
-            return self._outputs(runner, samples)
+            return [output.values for output in self._outputs(runner, samples)]
         except RuntimeUnavailable:
             return None
 
@@ -104,7 +95,7 @@ class SideBySide:
         except RuntimeUnavailable as reason:
             return str(reason)
 
-    def _outputs(self, runner: Runner, samples: Samples) -> list[Array]:
+    def _outputs(self, runner: Runner, samples: Samples) -> list[Output]:
         with self.clock.watching(runner.stop, samples.work, samples.runs):
             return run_all(runner, samples, self.progress)
 
@@ -118,14 +109,17 @@ def loaded(result: Graph | Path, engine: str) -> Runner:
     return load(result.model, result.folder)
 
 
-def require_shapes(before: list[Array], after: list[Array]) -> None:
+def require_shapes(before: list[Output], after: list[Output]) -> None:
     """Raise unless the outputs of two models can be compared element by element."""
-    kinds = [", ".join(a.dtype.name for a in outputs) for outputs in (before, after)]
-    if [is_floating(a) for a in before] != [is_floating(a) for a in after]:
+    pairs = list(zip(before, after, strict=True))
+    kinds = [", ".join(a.values.dtype.name for a in outputs) for outputs in (before, after)]
+    if any(is_floating(a.values) != is_floating(b.values) for a, b in pairs):
         raise VerificationError(f"the outputs have different types: {kinds[0]} and {kinds[1]}")
-    shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (before, after)]
+    shapes = [", ".join(str(a.values.shape) for a in outputs) for outputs in (before, after)]
     if shapes[0] != shapes[1]:
         raise VerificationError(f"the outputs have different shapes: {shapes[0]} and {shapes[1]}")
+    if any(a.structure != b.structure for a, b in pairs):
+        raise VerificationError("a sequence or map in the outputs has other keys or lengths")
 
 
 def require_same_interface(first: Graph, second: Graph | Path) -> None:

@@ -15,42 +15,51 @@ from functools import cached_property
 import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
+from onnxfde.estimates import Estimate, RowChanges
 from onnxfde.graph.axes import Axis, Reader
 from onnxfde.graph.axis_chain import activation_behind
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.numbers import Array, FloatArray
 from onnxfde.running.moments import REMEMBERED_BYTES, Kept, values_before
-from onnxfde.running.outputs import joined, rows_in
+from onnxfde.running.output_changes import largest, measured_output
+from onnxfde.running.outputs import Output, output_of, rows_in
 from onnxfde.running.recording import Recording
-from onnxfde.running.verification import measure
 
 
 @dataclass(eq=False)
 class ChangeSums:
-    """Sums over all positions so far, those of a value and of its change."""
+    """Sums over the positions of each sample, those of a value and of its change."""
 
-    change: float = 0.0
-    square: float = 0.0
-    total: FloatArray = field(default_factory=lambda: np.zeros(1))
-    count: int = 0
+    change: list[FloatArray] = field(default_factory=list)
+    square: list[FloatArray] = field(default_factory=list)
+    total: list[FloatArray] = field(default_factory=list)
+    """Samples × channels."""
+    positions: int = 1
 
     def add(self, before: Array, after: Array, axis: int) -> None:
         """Add a value of both networks whose channels are on an axis."""
         if before.shape != after.shape:
             raise RuntimeUnavailable(f"its shape is {after.shape}, in the original {before.shape}")
-        old = np.moveaxis(before, axis, 0).reshape(before.shape[axis], -1).astype(np.float64)
-        new = np.moveaxis(after, axis, 0).reshape(after.shape[axis], -1).astype(np.float64)
-        self.change += float(np.sum((new - old) ** 2))
-        self.square += float(np.sum(old**2))
-        self.total = self.total + old.sum(axis=1)
-        self.count += old.shape[1]
+        old, new = (by_sample(a, axis) for a in (before, after))
+        self.change.append(np.sum((new - old) ** 2, axis=(1, 2)))
+        self.square.append(np.sum(old**2, axis=(1, 2)))
+        self.total.append(old.sum(axis=2))
+        self.positions = old.shape[2]
 
     @property
-    def relative(self) -> float:
+    def error(self) -> Estimate:
         """The change, relative to how far the value varies."""
-        spread = self.square - float(np.sum(self.total**2)) / max(self.count, 1)
-        return float(np.sqrt(self.change / spread)) if spread > 0 else float(np.sqrt(self.change))
+        change, square, total = map(np.concatenate, (self.change, self.square, self.total))
+        mean = total.sum(axis=0) / max(len(total) * self.positions, 1)
+        spread = square - 2 * total @ mean + self.positions * float(mean @ mean)
+        return RowChanges(change, np.maximum(spread, 0.0), float(square.sum())).error
+
+
+def by_sample(values: Array, axis: int) -> FloatArray:
+    """A value as samples × channels × positions."""
+    first = np.moveaxis(values, axis, 1) if values.ndim > 1 else values.reshape(1, -1)
+    return first.reshape(len(first), first.shape[1], -1).astype(np.float64)
 
 
 @dataclass(eq=False)
@@ -60,7 +69,7 @@ class TargetMeter:
     original: Recording
     current: Recording
 
-    def change(self, axis: Axis, descended: bool = False) -> float:
+    def change(self, axis: Axis, descended: bool = False) -> Estimate:
         """The largest change of a target of an axis that was just edited.
 
         A descent keeps what the activation behind the target makes of it, so that counts then.
@@ -75,7 +84,7 @@ class TargetMeter:
                     behind = activation_behind(self.original.graph, reader.target).activation
                     both = (behind.value(both[0]), behind.value(both[1]))
                 found.add(*both, channels_at(reader))
-        return max(found.relative for found in sums)
+        return max((found.error for found in sums), key=lambda error: error.value)
 
     def runs(self, axis: Axis) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
         """The targets in both networks, run by run; what lies before the axis is remembered."""
@@ -100,7 +109,7 @@ class OutputMeter:
     original: Recording
 
     def change(self, copy: Graph, axis: Axis) -> float | None:
-        """The relative L2 change of the outputs; None if they are constant.
+        """The largest relative change of an output; None if all are constant.
 
         RuntimeUnavailable or VerificationError if there is none.
         """
@@ -110,22 +119,23 @@ class OutputMeter:
         self.original.remember({n: known[n] for n in start if n in known}, REMEMBERED_BYTES)
         edited = self.original.for_copy(copy)
         edited.forget(axis.producer.node.output[0])
-        return measure(before, outputs_of(edited), edited.samples, "").relative_l2
+        pairs = zip(before, outputs_of(edited), strict=True)
+        return largest(measured_output("", *pair).told.relative_l2 for pair in pairs)
 
     @cached_property
-    def outputs(self) -> list[Array]:
+    def outputs(self) -> list[Output]:
         """Those of the original."""
         return outputs_of(self.original)
 
 
-def outputs_of(recording: Recording) -> list[Array]:
+def outputs_of(recording: Recording) -> list[Output]:
     """The outputs of a network on all samples."""
     names, samples = [value.name for value in recording.graph.model.graph.output], recording.samples
     runs, sizes = list[list[Array]](), list[int]()
     for values in recording.batches(names):
         runs.append([values[name] for name in names])
         sizes.append(rows_in({name: values[name] for name in samples.arrays}))
-    return [joined(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
+    return [output_of(parts, sizes, samples.has_batch) for parts in zip(*runs, strict=True)]
 
 
 def channels_at(reader: Reader) -> int:

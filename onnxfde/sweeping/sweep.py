@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from onnxfde.estimates import interval_text
 from onnxfde.graph.staging import write_text
 from onnxfde.pages.sweep_index import index_page
 from onnxfde.pages.sweep_pages import ModelSweep, model_page, standalone_curve
@@ -147,7 +148,13 @@ class Sweep:
 def scored(row: SweepRow, original: SweepRow) -> SweepRow:
     """A row that says of an unchanged model what is known of the original."""
     same = row.sha256 is not None and row.sha256 == original.sha256
-    return replace(row, metric=original.metric, metric_value=original.metric_value) if same else row
+    if not same:
+        return row
+    low, high = original.metric_low, original.metric_high
+    score = original.metric_value
+    return replace(
+        row, metric=original.metric, metric_value=score, metric_low=low, metric_high=high
+    )
 
 
 def told(row: SweepRow, seconds: float) -> str:
@@ -155,8 +162,10 @@ def told(row: SweepRow, seconds: float) -> str:
     head = f"{row.model} {row.size}"
     if row.failure is not None:
         return f"{head}: {row.failure}"
-    error = "" if row.relative_l2 is None else f", error {row.relative_l2:.2g}"
-    score = "" if row.metric_value is None else f", {row.metric} {row.metric_value:.4g}"
+    ends = interval_text(row.interval("relative_l2"))
+    error = "" if row.relative_l2 is None else f", error {row.relative_l2:.2g}{ends}"
+    ends = interval_text(row.interval("metric"), "{:.3g}".format)
+    score = "" if row.metric_value is None else f", {row.metric} {row.metric_value:.4g}{ends}"
     return f"{head}: {row.parameters:,} parameters{error}{score} ({seconds:.1f} s)"
 
 

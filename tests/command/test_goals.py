@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from onnxfde import goals
-from onnxfde.running import paired_losses
+from onnxfde.estimates import Estimate
 from tests.command.running import run
 from tests.models import outputs_of
 from tests.passes.test_goal_merging import chain, rows
@@ -49,7 +49,7 @@ def test_explain_shows_what_each_layer_gives(files: tuple[Path, Path, Path]) -> 
 def test_nothing_is_written_if_an_error_is_not_met(
     files: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paired_losses.Loss, "expected", lambda loss, _: 0.4 * loss.value)
+    monkeypatch.setattr(Estimate, "expected", lambda loss, _: 0.4 * loss.value)
     model, data, out = files
     done = run("optimize", model, out, "--data", data, "--max-error", "0.1", *REFIT)
     assert done.exit_code == 1

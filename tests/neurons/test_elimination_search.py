@@ -78,7 +78,7 @@ def test_freely_chosen_neurons_are_better_than_those_left(row: Activation, seen:
 
 
 def test_freely_chosen_neurons_within_an_error_are_fewer() -> None:
-    problem = seen_problem(layer_of(RELU, 16, 3), 200)
+    problem = seen_problem(layer_of(RELU, 18, 3), 200)
     search = EliminationSearch(problem)
     merged, found = search.within(0.1), FreeSearch(problem, search).within(0.1)
     assert merged is not None

@@ -10,7 +10,7 @@ import pytest
 from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.frontier import Reduced
 from onnxfde.neurons.held_out import Evidence
-from onnxfde.neurons.layer import Layer, spread_of
+from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.piecewise_activations import RELU
 from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.problem import Problem
@@ -37,7 +37,7 @@ def test_what_is_inherited_is_not_charged_to_the_layer(activation: Activation) -
     assert problem.inherited_error > 0.1
     assert problem.expected_error(Reduced(layer, (), 0.0)) == 0.0
     assert problem.evidence is not None
-    size = spread_of(problem.evidence.outputs) / np.sqrt(ROWS)
+    size = np.sqrt(problem.evidence.outputs.var(axis=0).sum())
     for share in (0.05, 0.2):
         offset = layer.offset + share * size * np.array([1.0, -1.0, 1.0]) / np.sqrt(3)
         expected = problem.expected_error(Reduced(replace(layer, offset=offset), (), 0.0))

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from onnxfde.estimates import relative_error
 from onnxfde.neurons.activation import Activation
 from onnxfde.neurons.kernels import Metric
-from onnxfde.neurons.layer import Layer, relative_change
+from onnxfde.neurons.layer import Layer
 from onnxfde.neurons.piecewise_activations import RELU
 from onnxfde.neurons.polynomial_activations import SQUARE
 from onnxfde.neurons.problem import Problem
@@ -34,7 +35,7 @@ def drawn(metric: Metric) -> FloatArray:
 def test_the_error_is_the_largest_one_with_its_mean(activation: Activation) -> None:
     problem = problem_of(activation)
     other = replace(problem.layer.only(np.arange(7)), offset=problem.layer.offset + 0.3)
-    seen = [relative_change(problem.layer(x), other(x)) for x in map(drawn, METRICS)]
+    seen = [relative_error(problem.layer(x), other(x)).value for x in map(drawn, METRICS)]
     assert problem.error_of(other) == pytest.approx(max(seen), rel=0.02)
 
 

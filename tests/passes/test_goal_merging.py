@@ -12,10 +12,10 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import DataError, GoalMissed, OptionError, UsageError
+from onnxfde.estimates import Estimate
 from onnxfde.graph.protos import ModelProto
 from onnxfde.progress import Progress
 from onnxfde.report import Report
-from onnxfde.running import paired_losses
 from tests.conv_models import images, residual
 from tests.models import Array, build, outputs_of
 
@@ -244,7 +244,7 @@ def test_the_squared_error_rises_by_no_more_than_allowed() -> None:
 def test_a_goal_that_is_missed_on_the_verdict_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(paired_losses.Loss, "expected", lambda loss, _: 0.4 * loss.value)
+    monkeypatch.setattr(Estimate, "expected", lambda loss, _: 0.4 * loss.value)
     with pytest.raises(GoalMissed, match=r"--max-error 0.1 was not met: 0\.\d+ on 80 rows"):
         onnxfde.optimize(chain(), max_error=0.1, data=rows(400), **REFIT)
 

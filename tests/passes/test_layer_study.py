@@ -116,10 +116,10 @@ def test_the_measured_error_is_that_on_rows_held_out() -> None:
     evidence = study.problem.evidence
     assert evidence is not None
     smaller = study.problem.layer.only([0, 1])
-    assert study.measured_error(smaller, merged=True) == evidence.held_out.error(smaller) > 0
-    assert study.measured_error(study.problem.layer, merged=False) == 0
+    assert study.measured_error(smaller, merged=True).value == evidence.held_out.error(smaller) > 0
+    assert study.measured_error(study.problem.layer, merged=False).value == 0
     blocks = started(MergeOptions(quotient="refit"), graph, context).study(match, match)
     assert blocks.problem.evidence is None
     samples = blocks.problem.samples
     expected = study.problem.layer.change_to(smaller, samples)
-    assert blocks.measured_error(smaller, merged=True) == expected > 0
+    assert blocks.measured_error(smaller, merged=True).value == expected > 0

@@ -62,7 +62,7 @@ def full_run(model: ModelProto, value: str, rows: Array = ROWS) -> Array:
     """A value inside a model when all of it is run at once."""
     whole = copy_of(model)
     whole.graph.output.append(ValueInfoProto(name=value))
-    return load(whole, None).run({"x": rows})[-1]
+    return np.asarray(load(whole, None).run({"x": rows})[-1])
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from onnxfde.errors import DataError
-from onnxfde.running.paired_losses import CAUTION, Loss, drop_loss, error_loss
+from onnxfde.estimates import CAUTION, Estimate
+from onnxfde.running.outputs import Output
+from onnxfde.running.paired_losses import drop_loss, error_losses
 from onnxfde.running.samples import Samples
 from onnxfde.running.verification import measure
 from tests.models import Array
+
+NONE = Samples((), {}, "")
 
 
 def outputs(rows: int, seed: int, noise: float = 0.1) -> tuple[Array, Array]:
@@ -19,20 +23,30 @@ def outputs(rows: int, seed: int, noise: float = 0.1) -> tuple[Array, Array]:
     return old, old + noise * rng.normal(size=(rows, 3)) * rng.exponential(size=(rows, 1))
 
 
-def test_the_error_is_that_of_the_report() -> None:
+def error_loss(old: Array, new: Array) -> Estimate:
+    found = measure(["y"], [Output(old)], [Output(new)], NONE, "")
+    return error_losses(found.measured)[0]
+
+
+def test_every_output_has_an_error_of_its_own() -> None:
+    """The second output is a thousand times smaller, and changes three times as much."""
     old, new = outputs(200, 0)
-    known = measure([old], [new], Samples((), {}, ""), "")
-    assert error_loss([old], [new]).value == pytest.approx(known.relative_l2, rel=1e-12)
+    small = [Output(old / 1000), Output((old + 3 * (new - old)) / 1000)]
+    found = measure(["a", "b"], [Output(old), small[0]], [Output(new), small[1]], NONE, "")
+    losses = error_losses(found.measured)
+    assert losses[0].value == pytest.approx(error_loss(old, new).value, rel=1e-12)
+    assert losses[1].value == pytest.approx(3 * losses[0].value, rel=1e-9)
+    assert found.verification.relative_l2 == losses[1].value
 
 
 @pytest.mark.parametrize("kind", ["error", "drop", "rise"])
 def test_the_standard_error_is_that_of_many_draws(kind: str) -> None:
     """Within a quarter of the spread of 300 draws."""
 
-    def loss(seed: int) -> Loss:
+    def loss(seed: int) -> Estimate:
         old, new = outputs(150, seed)
         if kind == "error":
-            return error_loss([old], [new])
+            return error_loss(old, new)
         if kind == "drop":
             return drop_loss([old], [new], old.argmax(axis=1))
         rng = np.random.default_rng(seed + 10_000)
@@ -40,23 +54,23 @@ def test_the_standard_error_is_that_of_many_draws(kind: str) -> None:
 
     found = [loss(seed) for seed in range(300)]
     spread = np.std([one.value for one in found])
-    assert np.mean([one.spread for one in found]) == pytest.approx(spread, rel=0.25)
+    assert np.mean([one.error for one in found]) == pytest.approx(spread, rel=0.25)
 
 
 def test_what_to_expect_elsewhere_grows_with_doubt() -> None:
-    loss = Loss(0.1, 0.01, 100)
+    loss = Estimate(0.1, 100, 0.01)
     assert loss.expected(10**9) == pytest.approx(0.1 + CAUTION * 0.01, rel=1e-6)
     assert loss.expected(100) == pytest.approx(0.1 + CAUTION * 0.01 * np.sqrt(2), rel=1e-9)
 
 
 def test_few_large_losses_call_for_more_caution() -> None:
     """The same mean and standard error, once from many rows and once from few."""
-    even, few = Loss(0.1, 0.01, 100), Loss(0.1, 0.01, 100, lean=0.5)
+    even, few = Estimate(0.1, 100, 0.01), Estimate(0.1, 100, 0.01, lean=0.5)
     assert few.expected(100) > 1.1 * even.expected(100) - 0.01
     old = np.random.default_rng(0).normal(size=(400, 3))
     new = old + 0.01
     new[0] += 5
-    assert error_loss([old], [new]).lean == pytest.approx(1.0, abs=0.1)
+    assert error_loss(old, new).lean == pytest.approx(1.0, abs=0.1)
 
 
 def test_lost_points_are_counted_row_by_row() -> None:
@@ -90,9 +104,9 @@ def test_labels_that_do_not_fit_are_refused(labels: Array | None, message: str) 
 def test_outputs_that_say_nothing_are_refused() -> None:
     same = np.ones((5, 2))
     with pytest.raises(DataError, match="the same for all rows"):
-        error_loss([same], [same])
+        error_loss(same, same)
     with pytest.raises(DataError, match="no floating-point numbers"):
-        error_loss([np.arange(5)], [np.arange(5)])
+        error_loss(np.arange(5), np.arange(5))
     with pytest.raises(DataError, match="makes no error"):
         drop_loss([np.ones((5, 1))], [np.ones((5, 1))], np.ones(5))
 

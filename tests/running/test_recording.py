@@ -62,7 +62,8 @@ def test_results_are_recorded_in_the_same_run(parts: list[PartRun]) -> None:
 @pytest.mark.parametrize("value", ["s1", "h3", "s4"])
 def test_recorded_values_are_those_of_a_run_of_the_whole_network(value: str) -> None:
     model = square_chain()
-    found, per_sample = recorded(model).rows(value, "rows", WIDTH)
+    record = recorded(model).rows(value, "rows", WIDTH)
+    found, per_sample = record.values, record.each
     assert per_sample == 1
     np.testing.assert_allclose(found, full_run(model, value), rtol=0, atol=1e-6)
 
@@ -76,10 +77,10 @@ def test_after_an_edit_only_what_lies_behind_it_is_run_again(parts: list[PartRun
     assert current.edited == {"h3", "s3", "h4", "s4", "h5", "s5", "y"}
     current.record(["s1", "s2"])
     assert parts == []
-    found, _ = current.rows("s4", "rows", WIDTH)
+    found = current.rows("s4", "rows", WIDTH).values
     assert [(p.reads, p.computes) for p in parts] == [(["s2"], ["h3", "s3", "h4", "s4"])]
     np.testing.assert_allclose(found, full_run(edited.model, "s4"), rtol=0, atol=1e-6)
-    assert current.rows("s3", "rows", WIDTH // 2)[0].shape == (len(ROWS), WIDTH // 2)
+    assert current.rows("s3", "rows", WIDTH // 2).values.shape == (len(ROWS), WIDTH // 2)
 
 
 def test_an_edit_of_the_copy_leaves_the_original_recording_alone(parts: list[PartRun]) -> None:
@@ -103,7 +104,7 @@ def test_a_part_that_fails_does_not_take_earlier_values_away(parts: list[PartRun
         (["x"], ["s1"], [1024, 476]),
         (["s1"], ["t"], []),
     ]
-    found, _ = recording.rows("s1", "rows", WIDTH)
+    found = recording.rows("s1", "rows", WIDTH).values
     np.testing.assert_allclose(found, full_run(square_chain(1), "s1"), rtol=0, atol=1e-6)
     with pytest.raises(RuntimeUnavailable, match=r"not\.known"):
         recording.rows("t", "rows", WIDTH)
@@ -120,12 +121,12 @@ def test_a_fixed_batch_is_recorded_batch_by_batch(parts: list[PartRun]) -> None:
     model = square_chain(batch="4")
     recording = recorded(model, ROWS[:22])
     assert [part.batches for part in parts] == [[4] * 5]
-    found, _ = recording.rows("s4", "rows", WIDTH)
+    found = recording.rows("s4", "rows", WIDTH).values
     dynamic = full_run(square_chain(), "s4", ROWS[:20])
     np.testing.assert_allclose(found, dynamic, rtol=0, atol=1e-6)
     current = recording.for_copy(recording.graph.copied())
     current.forget("h4")
-    np.testing.assert_array_equal(current.rows("s4", "rows", WIDTH)[0], found)
+    np.testing.assert_array_equal(current.rows("s4", "rows", WIDTH).values, found)
     assert (parts[1].reads, parts[1].batches) == (["s3"], [4] * 5)
 
 
@@ -173,7 +174,8 @@ def test_of_many_rows_those_of_whole_samples_are_given(
     x = np.broadcast_to(np.arange(samples, dtype=np.float32)[:, None, None], (samples, 7, 2))
     graph = Graph(build("y = Identity(x)", inputs="float[N,7,2] x", outputs="float[N,7,2] y"))
     source, _ = open_data(graph, {"x": np.ascontiguousarray(x)}, (-1.0, 1.0))
-    rows, per_sample = Recording.of(graph, source, Progress()).rows("x", "rows", 2)
+    found = Recording.of(graph, source, Progress()).rows("x", "rows", 2)
+    rows, per_sample = found.values, found.each
     assert per_sample == 7
     groups = rows.reshape(-1, 7, 2)
     assert len(groups) == min(samples, 14)

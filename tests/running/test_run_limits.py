@@ -269,7 +269,7 @@ def test_a_run_takes_as_many_rows_as_its_values_leave_room_for() -> None:
     found = sized(samples, wide)
     assert found.batch == run_size.RUN_VALUES // 30_000 < BATCH
     assert sized(samples, tiled(10)).batch == BATCH
-    means = run_all(load(wide.model, None), found)[0]
+    means = run_all(load(wide.model, None), found)[0].values
     np.testing.assert_allclose(means, rows.mean(axis=1, keepdims=True), rtol=0, atol=1e-4)
 
 

@@ -70,7 +70,7 @@ def test_the_change_of_a_sum_and_of_a_row(name: str, target: str) -> None:
     scaled(work, axis, 0.9)
     expected = relative(value(model, target), value(work.model, target))
     assert expected > 0.01
-    assert meter.change(axis) == pytest.approx(expected, rel=1e-4, abs=0)
+    assert meter.change(axis).value == pytest.approx(expected, rel=1e-4, abs=0)
 
 
 def test_after_a_descent_the_change_behind_the_activation_counts() -> None:
@@ -82,7 +82,7 @@ def test_after_a_descent_the_change_behind_the_activation_counts() -> None:
     expected = relative(value(model, "u"), value(work.model, "u"))
     before = relative(value(model, "a"), value(work.model, "a"))
     assert abs(expected - before) > 0.01 * before
-    assert meter.change(axis, descended=True) == pytest.approx(expected, rel=1e-4, abs=0)
+    assert meter.change(axis, descended=True).value == pytest.approx(expected, rel=1e-4, abs=0)
 
 
 def test_one_axis_after_the_other_and_again() -> None:
@@ -95,7 +95,7 @@ def test_one_axis_after_the_other_and_again() -> None:
     for name, target in (("wide", "a"), ("last", "y"), ("wide", "a"), ("last", "y")):
         axis = axis_named(work, name)
         scaled(work, axis, 0.8)
-        found.append(meter.change(axis))
+        found.append(meter.change(axis).value)
         expected.append(relative(value(model, target), value(work.model, target)))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=0)
     assert found[2] > 1.3 * found[0]
@@ -109,13 +109,13 @@ def test_the_larger_change_of_two_readers_counts() -> None:
     assert axis.readers[1].target == "q"
     np.testing.assert_array_equal(value(model, "q"), value(work.model, "q"))
     expected = relative(value(model, "p"), value(work.model, "p"))
-    assert meter.change(axis) == pytest.approx(expected, rel=1e-4, abs=0)
+    assert meter.change(axis).value == pytest.approx(expected, rel=1e-4, abs=0)
 
 
 def test_no_change_is_none() -> None:
     model = residual()
     work = Graph(model).copied()
-    assert meter_of(model, work).change(axis_named(work, "wide")) == 0.0
+    assert meter_of(model, work).change(axis_named(work, "wide")).value == 0.0
 
 
 def test_the_outputs_of_copies_that_run_from_their_axis_on() -> None:

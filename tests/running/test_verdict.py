@@ -14,7 +14,8 @@ from onnxfde.graph.input_specs import input_specs
 from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
 from onnxfde.options import Quotient
-from onnxfde.running.samples import FEWEST_PARTED, VERDICT_SHARE, Samples, make_samples
+from onnxfde.row_split import JUDGED
+from onnxfde.running.samples import FEWEST_PARTED, Samples, make_samples
 from tests.models import mlp
 from tests.passes.test_one_way import chain
 
@@ -36,7 +37,7 @@ def test_every_sample_is_on_one_side_with_its_label(rows: int) -> None:
     assert parts is not None
     found = [part.arrays["x"].ravel() for part in parts]
     assert sorted(np.concatenate(found)) == list(range(rows))
-    assert len(found[1]) == -(-rows // VERDICT_SHARE)
+    assert len(found[1]) == -(-rows // JUDGED)
     for part, own in zip(parts, found, strict=True):
         np.testing.assert_array_equal(part.labels, own)
 
@@ -60,7 +61,7 @@ def test_rows_kept_for_the_verdict_do_not_change_the_result(
     data, model = demo_rows(), demo_model()
     order = np.random.default_rng(20).permutation(300)
     other = {name: a.copy() for name, a in data.items()}
-    kept = order % VERDICT_SHARE == 0
+    kept = order % JUDGED == 0
     other["x"][kept] = 1 - other["x"][kept]
     results = [
         onnxfde.optimize(

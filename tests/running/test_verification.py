@@ -7,6 +7,7 @@ import pytest
 
 import onnxfde
 from onnxfde.errors import DataError, VerificationError
+from onnxfde.running.outputs import Output
 from onnxfde.running.samples import Samples
 from onnxfde.running.verification import measure
 from tests.models import build, mlp, outputs_of
@@ -65,7 +66,8 @@ def test_each_output_varies_around_its_own_mean_if_their_lengths_differ() -> Non
     """A large constant beside rows that vary says nothing about how much they vary."""
     rng = np.random.default_rng(0)
     rows, fixed = rng.normal(size=(50, 3)), np.full((1, 4), 100.0)
-    found = measure([rows, fixed], [rows + 0.5, fixed], Samples((), {}, ""), "")
+    before, after = [Output(rows), Output(fixed)], [Output(rows + 0.5), Output(fixed)]
+    found = measure(["a", "b"], before, after, Samples((), {}, ""), "").verification
     spread = np.linalg.norm(rows - rows.mean(axis=0))
     assert found.relative_l2 == pytest.approx(0.5 * np.sqrt(rows.size) / spread, rel=1e-12)
 
