@@ -1,0 +1,1 @@
+"""Networks that people deploy, with real inputs and scores."""
