@@ -59,7 +59,7 @@ class Subject:
     judged: str
     """What it is judged on, in one line."""
     prepare: Callable[[Path], Material]
-    """Makes all files in the subject's own folder of the cache, once; the same for the same seed."""
+    """Makes all files in the folder of the subject, once; the same for the same seed."""
     score: Callable[[Path, Run], Score]
     """Scores a network on the items to judge, which `prepare` left in the folder."""
     batch: int = 1
