@@ -1,4 +1,4 @@
-"""The report of a run, as `--report` writes it; the README explains its fields (schema 1)."""
+"""The report of a run, as `--json` writes it; REPORT.md explains its fields (schema 2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxfde.passes.result import Fold, LayerChange
 from onnxfde.proof.certificate import Certificate
 from onnxfde.running.verification import Verification
 
-SCHEMA = 1
+SCHEMA = 2
 """Grows when a field changes its meaning."""
 STAGES = (
     "load", "match", "partition", "quotient", "fold", "certify", "int8", "verify", "save",

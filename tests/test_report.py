@@ -70,7 +70,7 @@ def test_the_readme_lists_every_field_and_no_other() -> None:
 
 def test_the_values_are_what_the_readme_says() -> None:
     found = onnxfde.optimize(demo_model(), eps=0.1, data=demo_data()).report.to_dict()
-    assert (found["schema"], found["version"]) == (1, __version__)
+    assert (found["schema"], found["version"]) == (2, __version__)
     assert found["settings"]["eps"] == 0.1
     assert (found["unchanged"], found["int8"]) == (None, None)
     before, after = found["parameters"]["before"], found["parameters"]["after"]
