@@ -111,6 +111,24 @@ def with_resize() -> ModelProto:
     )
 
 
+def with_idle_nodes() -> ModelProto:
+    """Clip spelled as Max and Min, and nodes behind it that keep everything."""
+    return build(
+        "[wide] h = Conv(x, W) m = Max(h, zero) r = Min(six, m) s = Slice(r, zeros, ends, axes) "
+        "t = Concat <axis = 1> (s) z = Expand(t, lengths) [back] y = Conv(z, V)",
+        inputs=IMAGES,
+        outputs="float[N,3,A,B] y",
+        W=alike(16, 3, 3, 3, kinds=5),
+        zero=np.float32(0),
+        six=np.float32(6),
+        zeros=np.array([0, -16]),
+        ends=np.array([2**62, 16]),
+        axes=np.array([0, 1]),
+        lengths=np.array([16, 1, 1]),
+        V=normal(3, 16, 3, 3),
+    )
+
+
 def squeezed() -> ModelProto:
     """Channels that are multiplied with what their means say (squeeze-and-excite)."""
     return build(

@@ -28,8 +28,10 @@ OTHER_COUNTS = ("refit, 200 images", "minimal, 200 images", "refit, 1,000 images
                 "minimal, 1,000 images")  # fmt: skip
 WITHOUT_IMAGES = ("structured magnitude", "Torch-Pruning", "Torch-Pruning, stream too", "onnxsim")
 WITH_IMAGES = ("onnxsim Wanda, 500 images", "interpolative + refit, 500 images")
+DEFAULT = "default options, 500 images"
+"""What a user types who gives no more than data and a size."""
 PEERS = (*WITHOUT_IMAGES, *WITH_IMAGES)
-METHOD_NAMES = (*PEERS, *USUAL, *OTHER_COUNTS, *ALIGNED, *NO_LOSS)
+METHOD_NAMES = (*PEERS, *USUAL, *OTHER_COUNTS, *ALIGNED, DEFAULT, *NO_LOSS)
 COMPARED = (RESNET20[0], RESNET8[0], *TASKS)
 """Networks that every method is applied to; the others are the same ones in another spelling."""
 VARIED = (RESNET20[0], RESNET8[0])
@@ -84,6 +86,7 @@ def promised_cells() -> Iterator[Cell]:
     yield from drawn_cells(RESNET20[:1], (refit,), EACH[:1])
     yield from drawn_cells(RESNET20[:1], OTHER_COUNTS[:2], (HALF,))
     yield from drawn_cells(RESNET8[:1], (*PEERS, minimal), MACS)
+    yield from drawn_cells(VARIED, (DEFAULT,), MACS[1:])
 
 
 def other_cells() -> Iterator[Cell]:

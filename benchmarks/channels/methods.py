@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from benchmarks.channels import peers, torch_copy
-from benchmarks.channels.cells import PEERS, Cell
+from benchmarks.channels.cells import DEFAULT, PEERS, Cell
 from benchmarks.channels.subjects import Subject
 from benchmarks.common.folders import BENCHMARKS
 from benchmarks.common.found_cells import Result
@@ -43,6 +43,8 @@ def method_words(method: str) -> list[str]:
     if method.startswith("no loss"):
         words = ["--input-range", "0:1"] if "0:1" in method else []
         return [*words, "--align", align[1]] if align else words
+    if method == DEFAULT:
+        return []
     return ["--quotient", method.partition(",")[0], "--align", align[1] if align else "1"]
 
 

@@ -10,6 +10,7 @@ from benchmarks.channels.bars import BAR_HEADER, bar_rows
 from benchmarks.channels.cells import (
     ALIGNED,
     COMPARED,
+    DEFAULT,
     EACH,
     HALF,
     MACS,
@@ -37,7 +38,9 @@ its test images. "N% MACs": at most so many multiply-adds of the whole network; 
 which axis gives how much, the other methods take the same share of every one. "N% of each": the
 same share everywhere. Cells with a standard deviation are means of the draws, the others the first
 of them; in brackets the multiply-adds that are left, in percent. "CPU s": the longest of the line's
-runs; for onnxfde it is the whole command with one thread.
+runs; for onnxfde it is the whole command with one thread. Channels are left in any number (`--align
+1`), but for "align N" and with default options, which leave multiples of 8; the last table has the
+commands.
 
 `interpolative + refit` chooses channels by interpolative decomposition (Chee and others, 2022) and
 then fits the k×k weights behind them to the same images as onnxfde's refit does. Torch-Pruning
@@ -173,7 +176,9 @@ def sections(found: Found) -> Iterator[table.Section]:
     yield table.Section("Promises", BAR_HEADER, bar_rows(found))
     for net in COMPARED:
         title = f"{net}, originally {base_of(found, net)}"
-        yield from method_section(found, title, (*PEERS, *USUAL), [(net, size) for size in MACS])
+        yield from method_section(
+            found, title, (*PEERS, *USUAL, DEFAULT), [(net, size) for size in MACS]
+        )
     title = f"The same share of the channels of every axis, {RESNET20[0]}"
     yield from method_section(found, title, USUAL, [(RESNET20[0], size) for size in EACH])
     title, methods = f"Other images and widths, {HALF}", (*USUAL, *OTHER_COUNTS, *ALIGNED)

@@ -45,6 +45,8 @@ from onnxfde.numbers import ROUNDOFF, FloatArray
 
 IDLE = {"Identity", "Dropout"}
 """Operators that a chain leaves out."""
+LIMITS = {"Max", "Min"}
+"""Operators that are read by what they compute: Clip as exporters spell it."""
 FLATTENING = {"Flatten", "Reshape", "Squeeze"}
 """Operators that a chain leaves out in front of a matrix, which reads flattened maps."""
 
@@ -104,7 +106,7 @@ def axis_chain(graph: Graph, axis: Axis, size: Size) -> AxisChain:
     dense = op(axis.readers[0].node) != "Conv"
     for group in closed_groups(axis):
         inner, argument, value = group[0], value, group[-1].node.output[0]
-        if len(group) > 1 or list(inner.node.input).count(argument) > 1:
+        if len(group) > 1 or op(inner.node) in LIMITS or list(inner.node.input).count(argument) > 1:
             operations.append(joined_activation(graph, axis, argument, group))
             nodes.append(None)
             continue

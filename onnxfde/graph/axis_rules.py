@@ -179,14 +179,60 @@ def pad(step: Step) -> Passes:
 
 
 def cut(step: Step) -> Passes:
-    """A Slice of other axes."""
+    """A Slice of other axes, or one that takes all of the units."""
     spot, axes = step.spot, step.integers("axes", 3)
+    starts, ends = step.integers("starts", 1), step.integers("ends", 2)
     if axes is None:
-        starts = step.integers("starts", 1)
         axes = list(range(spot.rank if starts is None else len(starts)))
-    if spot.axis in [axis % spot.rank for axis in axes]:
+    axes = [axis % spot.rank for axis in axes]
+    if spot.axis not in axes:
+        return Passes(spot)
+    entry, whole = axes.index(spot.axis), step.number_of_entries(spot)
+    steps = step.integers("steps", 4) or [1] * len(axes)
+    first, last = (None if ends is None else ends[entry] for ends in (starts, ends))
+    takes_all = (first == 0 or (first or 0) <= -whole) and (last or 0) >= whole
+    if not takes_all or steps[entry] != 1:
         raise NoMatch(f"{step.named} takes some of the channels")
     return Passes(spot)
+
+
+def alone(step: Step) -> Passes:
+    """A Concat of one value, or a Split into one, which copies it."""
+    if len(step.node.input) > 1 and op(step.node) == "Concat":
+        raise NoMatch(f"{step.named} joins the channels with others")
+    if len(step.node.output) > 1:
+        raise NoMatch(f"{step.named} splits the channels")
+    return Passes(step.spot)
+
+
+def repeated(step: Step) -> Passes:
+    """A Tile of other axes."""
+    spot, counts = step.spot, step.integers("repeats", 1)
+    if counts is None or len(counts) != spot.rank or counts[spot.axis] != 1:
+        raise NoMatch(f"{step.named} repeats the channels")
+    return Passes(spot)
+
+
+def expanded(step: Step) -> Passes:
+    """An Expand of other axes."""
+    spot, lengths = step.spot, step.integers("shape", 1)
+    if lengths is None or len(lengths) > spot.rank:
+        raise NoMatch(f"{step.named} adds axes in front")
+    place = spot.axis - (spot.rank - len(lengths))
+    if place < 0 or lengths[place] == 1:
+        return Passes(spot)
+    return Passes(spot, lengths=named_length(step, 1, place, spot))
+
+
+def gathered(step: Step) -> Passes:
+    """A Gather along another axis, by one number or a list of them."""
+    spot, places = step.spot, step.constant(1)
+    axis = attributes(step.node).get("axis", 0) % spot.rank
+    if axis == spot.axis:
+        raise NoMatch(f"{step.named} takes some of the channels")
+    rank = 1 if places is None else places.ndim
+    moved = spot.axis + (rank - 1) * (axis < spot.axis)
+    return Passes(replace(spot, rank=spot.rank + rank - 1, axis=moved))
 
 
 def refusing(reason: str) -> AxisRule:
@@ -204,8 +250,6 @@ def rows(names: str, rule: AxisRule) -> dict[str, AxisRule]:
 
 
 ENDS: dict[str, AxisRule] = {
-    **rows("Concat", refusing("joins the channels with others")),
-    **rows("Split", refusing("splits the channels")),
     **rows(
         "ConvTranspose", refusing("reads the channels; a transposed convolution is not merged yet")
     ),
@@ -236,6 +280,10 @@ RULES: dict[str, AxisRule] = {
     **rows("Resize Upsample", resize),
     **rows("Pad", pad),
     **rows("Slice", cut),
+    **rows("Concat Split", alone),
+    **rows("Tile", repeated),
+    **rows("Expand", expanded),
+    **rows("Gather", gathered),
     **rows("Transpose", transpose),
     **rows("Squeeze", squeeze),
     **rows("Unsqueeze", unsqueeze),

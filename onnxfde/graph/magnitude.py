@@ -131,6 +131,11 @@ def clip_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     return contraction_magnitude(graph, node) if limits[0] <= 0 <= limits[1] else None
 
 
+def limit_magnitude(graph: Graph, node: NodeProto) -> Nodes:
+    """The sum of all: a maximum or minimum is at most that, and so is its change."""
+    return [made("Sum", list(node.input), node)]
+
+
 def prelu_magnitude(graph: Graph, node: NodeProto) -> Nodes:
     """A + |slope|·A."""
     part = f"{node.output[0]}_below"
@@ -199,6 +204,7 @@ MAGNITUDES: dict[str, Absolute] = {
     "Pow": power_magnitude,
     **dict.fromkeys(("Abs", "Neg", "Relu", "Sin", "Softsign", "Tanh"), contraction_magnitude),
     "Clip": clip_magnitude,
+    **dict.fromkeys(("Max", "Min"), limit_magnitude),
     "PRelu": prelu_magnitude,
     "LeakyRelu": steeper_magnitude,
     **dict.fromkeys(("Celu", "Elu", "Selu"), elu_magnitude),

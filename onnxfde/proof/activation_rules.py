@@ -48,6 +48,21 @@ def clip_rule(call: NodeCall) -> Pair:
     return clipped(*limits)(call.pair())
 
 
+def limit_rule(call: NodeCall) -> Pair:
+    """The larger or smaller of a value and single numbers."""
+    others = [i for i in range(len(call.inputs)) if not call.is_fixed(i)]
+    if len(others) != 1:
+        raise Uncertified("it compares several values")
+    limits = [call.fixed(i) for i in range(len(call.inputs)) if i not in others]
+    if any(limit.size != 1 or np.isnan(limit).any() for limit in limits):
+        raise Uncertified("a limit is not a single number")
+    x, ends = call.pair(others[0]), [float(limit.item()) for limit in limits]
+    rank = max((limit.ndim for limit in limits), default=0)
+    x = x.mapped(lambda a: a.reshape((1,) * (rank - a.ndim) + a.shape))
+    largest = op(call.node) == "Max"
+    return clipped(*(max(ends), np.inf) if largest else (-np.inf, min(ends)))(x)
+
+
 def curve_rule(make: Callable[[dict[str, Any]], Curve]) -> Rule:
     """A rule for an activation with attributes."""
     return lambda call: make(call.options)(call.pair())

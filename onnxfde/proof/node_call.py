@@ -51,10 +51,14 @@ class NodeCall:
 
     def fixed(self, i: int) -> FloatArray:
         """A floating-point input that is the same constant in both models."""
-        found = self.pair(i)
-        if not (found.value.is_point and found.change.is_zero):
+        if not self.is_fixed(i):
             raise Uncertified(f"its input {i + 1} is not a constant")
-        return found.value.low
+        return self.pair(i).value.low
+
+    def is_fixed(self, i: int) -> bool:
+        """Whether a floating-point input is the same constant in both models."""
+        found = self.pair(i)
+        return bool(found.value.is_point and found.change.is_zero)
 
     def weight(self, i: int) -> Pair:
         """A floating-point input that is a constant in each model, perhaps a different one."""

@@ -19,6 +19,7 @@ from tests.conv_models import (
     of_signals,
     relative_change,
     vgg_like,
+    with_idle_nodes,
     with_resize,
 )
 from tests.models import outputs_of
@@ -31,18 +32,21 @@ MODELS = {
     "MobileNetV2": inverted_residual(),
     "1-D": of_signals(),
     "Resize": with_resize(),
+    "idle": with_idle_nodes(),
 }
 UNITS = {
     "VGG": {"one": 12, "two": 14},
     "MobileNetV2": {"wide": 18, "last": 20},
     "1-D": {"wide": 16},
     "Resize": {"wide": 16},
+    "idle": {"wide": 16},
 }
 PLANTED = {
     "VGG": ("A a", "B b"),
     "MobileNetV2": ("W W1 W0 W2 W3 D D0 D1 D2 D3", "L l"),
     "1-D": ("W b",),
     "Resize": ("W",),
+    "idle": ("W",),
 }
 """The weights of each axis: those that make it, what is added, and what else each channel has."""
 ROUNDING = 2e-5

@@ -27,6 +27,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "LeakyRelu": ("r = LeakyRelu <alpha = 0.3> (h)", {}),
     "PRelu": ("r = PRelu(h, k)", {"k": normal(UNITS, 1, 1)}),
     "Clip": ("r = Clip(h, lo, hi)", {"lo": np.float32(0), "hi": np.float32(0.5)}),
+    "Clip as Max and Min": (
+        "a = Max(zero, h) r = Min(a, half)",
+        {"zero": np.float32(0), "half": np.float32(0.5)},
+    ),
     "Sigmoid": ("r = Sigmoid(h)", {}),
     "constants": (
         "a = Mul(h, k) d = Sub(one, a) e = Div(d, two) f = Add(k, e) r = Sub(f, two)",

@@ -168,6 +168,22 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "r = Slice(h, s, e, ax)",
         {"s": integers(1, 0), "e": integers(8, -1), "ax": integers(2, 3)},
     ),
+    "Slice of everything": (
+        "r = Slice(h, s, e, ax)",
+        {"s": integers(0, -9), "e": integers(9, 2**62), "ax": integers(1, 3)},
+    ),
+    "Slice of exactly everything, opset 9": (
+        "r = Slice <starts = [-6], ends = [6], axes = [1]> (h)",
+        {"opset": 9},
+    ),
+    "Concat of one value": ("r = Concat <axis = 1> (h)", {}),
+    "Split into one": ("r = Split <axis = 1> (h, parts)", {"parts": integers(UNITS)}),
+    "Tile": ("r = Tile(h, n)", {"n": integers(1, 1, 2, 1)}),
+    "Expand": ("r = Expand(h, n)", {"n": integers(UNITS, 1, 8)}),
+    "Gather of columns": ("r = Gather <axis = 3> (h, n)", {"n": integers(3, 1, 1, 7)}),
+    "Gather of one column": flat(
+        "a = Gather <axis = -1> (h, n) r = Flatten(a)", UNITS * 8, n=integers(3).reshape(())
+    ),
     "Dropout and Cast": ("a = Cast <to = 11> (h) q = Cast <to = 1> (a) r = Dropout(q)", {}),
     "Transpose": (
         "t = Transpose <perm = [0, 2, 3, 1]> (h) a = Mul(t, k) "

@@ -60,6 +60,8 @@ CASES: dict[str, tuple[str, int]] = {
     "PRelu": ("y = PRelu(x, c)", 17),
     "Abs": ("y = Abs(x)", 17),
     "Clip": ("y = Clip(x, minus, two)", 17),
+    "Max": ("y = Max(x, minus)", 17),
+    "Min": ("y = Min(two, x)", 17),
     "Clip with attributes": ("y = Clip <max = 0.5> (x)", 7),
     "Sin": ("y = Sin(x)", 17),
     "Softsign": ("y = Softsign(x)", 17),

@@ -80,6 +80,8 @@ TAILS = {
     "Elu": "y = Elu <alpha = 1.5> (h)",
     "HardSigmoid": "y = HardSigmoid(h)",
     "Clip": "y = Clip(h, minus, one)",
+    "Max": "y = Max(h, minus)",
+    "Min": "y = Min(one, h, minus)",
     "Abs": "y = Abs(h)",
     "Softplus": "y = Softplus(h)",
     "Erf": "y = Erf(h)",
