@@ -10,7 +10,6 @@ import numpy as np
 from onnxfde.data_use import DataUse
 from onnxfde.deadline import Deadline
 from onnxfde.graph.affine_maps import NoMatch
-from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.encrypted_cost import EncryptedCost, encrypted_cost
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.match import Match, Refusal, find_layers
@@ -33,6 +32,7 @@ from onnxfde.passes.merge_channels import samples_to_fit
 from onnxfde.passes.result import Context, Fold, LayerChange, PassResult
 from onnxfde.progress import Progress
 from onnxfde.running.open_files import Model, open_data, open_model
+from onnxfde.running.seen_shapes import multiply_adds_of_one
 
 SHOWN_EPS = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3)
 """The ε for which neurons are counted. Chosen: from lossless to a change of a third; not tuned."""
@@ -146,7 +146,7 @@ def inspect(
         tuple(views),
         tuple(refused),
         count_parameters(graph.model),
-        multiply_adds(graph.model, one_sample(graph, source.shapes_of_one(graph))),
+        multiply_adds_of_one(source, graph),
         nothing,
         other_activations(graph, inside),
         FoldAffine().apply(graph).folded,

@@ -23,7 +23,6 @@ from onnxfde.deadline import Deadline
 from onnxfde.errors import DataError, GoalMissed, VerificationError
 from onnxfde.goals import judged_goal, latency_of, written_goal
 from onnxfde.graph import files
-from onnxfde.graph.cost import multiply_adds, one_sample
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.large_files import whole_model
@@ -49,6 +48,7 @@ from onnxfde.running.input_source import InputSource
 from onnxfde.running.label_scores import unused_labels
 from onnxfde.running.open_files import Model, Source, open_data, open_model
 from onnxfde.running.samples import Samples
+from onnxfde.running.seen_shapes import multiply_adds_of_one
 from onnxfde.running.side_by_side import SideBySide
 from onnxfde.running.verification import Compared, require_equal, require_sense
 
@@ -270,8 +270,8 @@ class Optimization:
 
     def multiply_adds(self, result: Graph) -> Change | None:
         """Of one sample in the original and in a result, if they can be counted."""
-        graphs, known = (self.source.graph, result), self.context.inputs.shapes_of_one(result)
-        before, after = (multiply_adds(g.model, one_sample(g, known)) for g in graphs)
+        inputs = self.context.inputs
+        before, after = (multiply_adds_of_one(inputs, g) for g in (self.source.graph, result))
         return None if before is None or after is None else Change(before, after)
 
     def encrypted(self, result: Graph) -> EncryptedChange | None:

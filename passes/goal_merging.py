@@ -66,7 +66,8 @@ class GoalMerging:
     def within_size(self, search: GoalSearch) -> tuple[PassResult, GoalOutcome]:
         """The least error with a size that is allowed."""
         assert not isinstance(self.limit, str)
-        limit = allowed_size(self.kind, self.limit, search.original, search.shapes)
+        original = search.original
+        limit = allowed_size(self.kind, self.limit, original, search.shapes_of(original))
         size = self.stored_size(search.lossless, search)
         if size <= limit:
             return search.lossless, GoalOutcome(self.kind, limit, size, 0)
@@ -116,7 +117,7 @@ class GoalMerging:
     def stored_size(self, found: PassResult, search: GoalSearch) -> int:
         """The size of a result as it is written."""
         return (
-            size_of_model(self.kind, found.graph, search.shapes)
+            size_of_model(self.kind, found.graph, search.shapes_of(found.graph))
             + self.added(found, search) * found.changed
         )
 

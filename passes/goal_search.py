@@ -30,6 +30,7 @@ from onnxfde.passes.merge_channels import MergeChannels, inputs_to_fit, samples_
 from onnxfde.passes.merge_neurons import MergeNeurons
 from onnxfde.passes.result import Context, PassResult, frontier_of_errors
 from onnxfde.passes.unit_curves import CurveMeter, UnitCurve
+from onnxfde.running.seen_shapes import shapes_of_one
 
 NO_AXES = "no layer can be made smaller with loss (onnxfde inspect says why)"
 
@@ -106,15 +107,15 @@ class GoalSearch:
                     f"{self.asked}: values of the network are not known: {reason}"
                 ) from None
 
-    @cached_property
-    def shapes(self) -> Mapping[str, Dims]:
-        """The shapes of inputs for one sample, as far as they are known."""
-        return self.context.inputs.shapes_of_one(self.original)
+    def shapes_of(self, graph: Graph) -> Mapping[str, Dims]:
+        """The shapes of a network's values for one sample, as far as they are known."""
+        return shapes_of_one(self.context.inputs, graph)
 
     def spending(self, kind: str) -> Spending:
         """Errors of counts, and what they cost."""
         axes = [curve.axis for curve in self.curves]
-        cost = cost_of_counts(kind, self.lossless.graph, axes, self.shapes)
+        graph = self.lossless.graph
+        cost = cost_of_counts(kind, graph, axes, self.shapes_of(graph))
         steps = [alignment(axis, axis.units, self.merge) for axis in axes]
         networks = [curve.network for curve in self.curves]
         return Spending.of(networks, lambda counts: cost(self.named(counts)), steps)

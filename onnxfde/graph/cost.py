@@ -70,11 +70,11 @@ def product_nodes(model: ModelProto) -> Iterator[NodeProto]:
 def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, Dims]:
     """The shapes of a model's inputs for one sample, of which some lengths may be known from data.
 
-    Others that it leaves open are 1 or, if windows move over them, not known: there, fewer values
-    than a window has would come out.
+    Shapes of other values that are known stay. Other lengths that it leaves open are 1 or, if
+    windows move over them, not known: there, fewer values than a window has would come out.
     """
     windows = any(n.op_type in WINDOW or n.op_type.endswith("Pool") for n in graph.model.graph.node)
-    found = {}
+    found = dict(known)
     for value in graph.inputs:
         lengths, seen = graph.shape(value.name) or (), known.get(value.name, ())
         seen = seen if len(seen) == len(lengths) else (None,) * len(lengths)
@@ -84,10 +84,15 @@ def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, D
     return found
 
 
+def lengths_needed(node: NodeProto) -> tuple[str, str]:
+    """The values whose shapes say what a product costs: what it sums over, and what it makes."""
+    made = node.input[0] if node.op_type == "ConvTranspose" else node.output[0]
+    return node.input[{**MATRIX, **WINDOW}[node.op_type]], made
+
+
 def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
     """Multiply-adds of one product."""
-    operand = known.get(node.input[{**MATRIX, **WINDOW}[node.op_type]], (None,))
-    made = known.get(node.input[0] if node.op_type == "ConvTranspose" else node.output[0], (None,))
+    operand, made = (known.get(name, (None,)) for name in lengths_needed(node))
     if node.op_type in WINDOW:
         summed = operand[1:]
     else:

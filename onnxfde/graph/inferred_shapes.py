@@ -39,7 +39,10 @@ NOTHING: Mapping[str, Dims] = {}
 
 
 def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Dims]:
-    """The shapes of all values that onnx can infer, for inputs of these shapes."""
+    """The shapes of all values that onnx can infer, for inputs of these shapes.
+
+    Shapes of other values that are given stand in for those that it cannot.
+    """
     light = without_weights(model)
     for value in light.graph.input:
         if value.name in inputs:
@@ -60,7 +63,8 @@ def inferred_dims(model: ModelProto, inputs: Mapping[str, Dims]) -> dict[str, Di
         values = (*known.input, *known.value_info, *known.output)
         found = {t.name: tuple(t.dims) for t in known.initializer}
         found |= {v.name: dims(v) for v in values if v.type.tensor_type.HasField("shape")}
-    return found
+    seen = {name: shape for name, shape in inputs.items() if are_lengths(shape)}
+    return found | {name: shape for name, shape in seen.items() if not are_lengths(found.get(name))}
 
 
 def has_negative_lengths(model: ModelProto) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from onnxfde import goals
 from onnxfde.estimates import Estimate
 from tests.command.running import run
-from tests.models import outputs_of
+from tests.models import build, outputs_of
 from tests.passes.test_goal_merging import chain, rows
 
 REFIT = ("--quotient", "refit")
@@ -118,3 +118,28 @@ def test_labels_have_any_name(files: tuple[Path, Path, Path]) -> None:
 
 def test_the_help_of_eps_says_when_a_target_is_better() -> None:
     assert "--max-error is better" in " ".join(run("optimize", "--help").stdout.split())
+
+
+def test_a_run_tells_lengths_that_onnx_cannot_follow(tmp_path: Path) -> None:
+    """Maps are padded to multiples of 4, whose widths are computed by Mod."""
+    rng = np.random.default_rng(0)
+    model = build(
+        "s = Shape(x) w = Gather(s, three) m = Mod(w, four) d = Sub(four, m) e = Mod(d, four) "
+        "u = Unsqueeze(e, first) p = Concat <axis = 0> (sevens, u) q = Pad(x, p) "
+        "h = Conv(q, C) r = Relu(h) y = Conv(r, D)",
+        inputs="float[N,3,8,L] x",
+        outputs="float[N,4,P,Q] y",
+        C=rng.normal(size=(16, 3, 3, 3)).astype(np.float32),
+        D=rng.normal(size=(4, 16, 3, 3)).astype(np.float32),
+        three=np.int64(3),
+        four=np.int64(4),
+        first=np.array([0]),
+        sevens=np.zeros(7, np.int64),
+    )
+    onnx.save(model, tmp_path / "in.onnx")
+    np.save(tmp_path / "x.npy", rng.random((120, 3, 8, 10)).astype(np.float32))
+    words = ["--max-macs", "50%", "--data", tmp_path / "x.npy", *REFIT]
+    done = run("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", *words)
+    assert done.exit_code == 0, done.stderr
+    whole = 16 * 27 * 6 * 10 + 4 * 16 * 9 * 4 * 8
+    assert f"{whole:,} → {whole // 2:,} multiply-adds" in done.stdout
