@@ -24,8 +24,7 @@ from onnxfde.graph.axes import Axis
 from onnxfde.graph.edit_axes import keep_units, write_reader
 from onnxfde.graph.find_axes import read_again
 from onnxfde.graph.model import Graph
-from onnxfde.neurons.block_elimination import eliminate_units
-from onnxfde.neurons.held_curve import expected_errors
+from onnxfde.neurons.held_curve import expected_errors, selected_units
 from onnxfde.passes.axis_work import AxisWork, activations_of
 from onnxfde.passes.capped_merging import CappedMerging
 from onnxfde.passes.channel_counts import alignment, choose_counts
@@ -116,9 +115,9 @@ class ChannelMerging:
         by_name = {work.axis.name: work for work in works}
         try:
             axes = [w.axis for w in works]
-            for axis, moments in curve_moments(original, axes, hold_out=True):
-                found = eliminate_units(moments)
-                by_name[axis.name].curve = expected_errors(found, moments)
+            for axis, moments in curve_moments(original, axes):
+                fitted, found = selected_units(moments)
+                by_name[axis.name].curve = expected_errors(found, fitted)
         except (RuntimeUnavailable, np.linalg.LinAlgError) as reason:
             for work in works:
                 if work.curve is None:
@@ -133,14 +132,16 @@ class ChannelMerging:
         self.context.progress.say("looking for fewer channels")
         try:
             moments = refit_moments(original, current, axis, seed=self.options.seed)
-            order = eliminate_units(moments).order
+            fitted, found = selected_units(moments, work.count)
         except (RuntimeUnavailable, np.linalg.LinAlgError) as reason:
             work.remarks.append(f"left alone, because it cannot be fitted: {reason}")
             return
-        kept = np.sort(order[: work.count])
+        if not current.samples.spared:
+            fitted = [reader.with_held for reader in fitted]
+        kept = np.sort(found.order[: work.count])
         fits = [
             refitted_weights(reader, of_reader, kept)
-            for reader, of_reader in zip(axis.readers, moments, strict=True)
+            for reader, of_reader in zip(axis.readers, fitted, strict=True)
         ]
         work.axis = keep_units(self.work, axis, kept)
         for reader, (weights, bias) in zip(work.axis.readers, fits, strict=True):

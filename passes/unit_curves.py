@@ -18,8 +18,8 @@ from onnxfde.graph.axes import Axis
 from onnxfde.graph.edit_axes import keep_units, write_reader
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.model import Graph
-from onnxfde.neurons.block_elimination import Moments, eliminate_units
-from onnxfde.neurons.held_curve import expected_errors
+from onnxfde.neurons.block_elimination import Moments
+from onnxfde.neurons.held_curve import expected_errors, selected_units
 from onnxfde.neurons.spending import counts_within
 from onnxfde.numbers import FloatArray, Indices
 from onnxfde.passes.result import Context
@@ -70,13 +70,13 @@ class CurveMeter:
         samples = in_small_runs(self.samples, self.graph)
         recording = Recording.of(self.graph, inputs, progress, samples)
         meter, found = self.meter(len(axes)), list[UnitCurve]()
-        for axis, moments in curve_moments(recording, axes, hold_out=True):
-            chosen = eliminate_units(moments)
-            local = expected_errors(chosen, moments)
+        for axis, moments in curve_moments(recording, axes):
+            fitted, chosen = selected_units(moments)
+            local = expected_errors(chosen, fitted)
             probes = [
                 (local[count], reach)
                 for count in probed_counts(local)
-                if (reach := self.reach(meter, axis, moments, chosen.order[:count], local))
+                if (reach := self.reach(meter, axis, fitted, chosen.order[:count], local))
             ]
             found.append(UnitCurve(axis, local, local * reaches(local, probes)))
             progress.at(len(found), len(axes))

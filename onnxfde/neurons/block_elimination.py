@@ -1,23 +1,24 @@
 """Which units of an axis to drop, if each of them is a block of features.
 
-A reader makes T ≈ c + Σ_j W_j φ_j of the blocks φ_j of units j, and is fitted with a little ridge:
-with the covariances C = cov φ, R = cov(φ, T) and λ = 1e-6 · mean E φ²
+A reader makes T ≈ c + Σ_j W_j φ_j of the blocks φ_j of units j. Its fit stays close to the weights
+W₀ that it has, the closer the fewer rows tell otherwise: with C = cov φ, R = cov(φ, T) and the
+diagonal Λ = λ·E φ², it makes
 
-    H = (C + λI)⁻¹,   W = Rᵀ H.
+    J(W) = E ‖T − c − W φ‖² + tr (W − W₀) Λ (W − W₀)ᵀ
 
-Without unit j, and fitted again, the squared error is larger by exactly
+least:   H = (C + Λ)⁻¹,   W = (R + Λ W₀ᵀ)ᵀ H.   Without unit j, and fitted again, J is larger by
 
     tr(W_j H_jj⁻¹ W_jᵀ),
 
-and H, W lose H_:j H_jj⁻¹ H_j: and W_j H_jj⁻¹ H_j:. So one inverse gives the errors of all counts.
-The error of several readers is the sum of their squared errors, each relative to its own target.
-Neurons, which are blocks of one feature without a ridge, are in `elimination`.
+and H, W lose H_:j H_jj⁻¹ H_j: and W_j H_jj⁻¹ H_j:. So one inverse gives J of all counts, and less
+what W − W₀ adds to it, the error. The error of several readers is the sum of their squared errors,
+each relative to its own target. Neurons, which are blocks of one feature, are in `elimination`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,8 +29,11 @@ from onnxfde.neurons.selection import Selection
 from onnxfde.numbers import FloatArray, Indices
 from onnxfde.progress import Progress
 
-BLOCK_RIDGE = 1e-6
-"""λ as a share of the mean square of a feature; enough to invert, too little to change a fit."""
+FREE = 1e-6
+"""The λ that is enough to invert, and too little to change a fit."""
+SMALL_FEATURE = 1e-3
+"""A feature whose mean square is a smaller share of the mean of all counts as if it had that: then
+every matrix can be inverted. Chosen; not tuned."""
 FEW_FEATURES = 576
 """Up to so many features the others follow after every unit. Chosen; not tuned."""
 SHARE_PER_STEP = 0.02
@@ -57,20 +61,53 @@ class Moments:
     """The features of each unit: units × block."""
     held: tuple[FloatArray, FloatArray] | None = None
     """Features, without the 1, and targets of rows that are held out, if any are."""
+    prior: FloatArray | None = None
+    """W₀, outputs × features without the 1; None: 0."""
+    strength: float = FREE
+    """λ."""
+    rows: int = 0
+    """How many rows the means are of."""
 
     @property
-    def ridge(self) -> float:
-        """λ."""
-        return BLOCK_RIDGE * float(np.mean(np.diagonal(self.gram)[:-1])) or 1.0
+    def with_held(self) -> Moments:
+        """The means of all rows, those that are held out too."""
+        if self.held is None:
+            return self
+        features, targets = self.held
+        wide = np.column_stack([features, np.ones(len(features))])
+        rows = self.rows + len(wide)
+        old, new = self.rows / rows, 1 / rows
+        return replace(
+            self,
+            gram=old * self.gram + new * (wide.T @ wide),
+            products=old * self.products + new * (wide.T @ targets),
+            power=old * self.power + new * float(np.vdot(targets, targets)),
+            held=None,
+            rows=rows,
+        )
+
+    def penalties(self, units: Indices | slice) -> FloatArray:
+        """The diagonal of Λ for some units, one block after the other."""
+        squares = np.diagonal(self.gram)[:-1]
+        least = SMALL_FEATURE * float(np.mean(squares)) or 1.0
+        return self.strength * np.maximum(squares[self.columns[units].ravel()], least)
+
+    def known(self, units: Indices | slice) -> FloatArray:
+        """W₀ᵀ of some units."""
+        chosen = self.columns[units].ravel()
+        if self.prior is None:
+            return np.zeros((len(chosen), self.products.shape[1]))
+        return np.asarray(self.prior[:, chosen].T)
 
     def covariances(self, units: Indices | slice) -> tuple[FloatArray, FloatArray]:
-        """C + λI and R of some units, one block after the other."""
-        chosen = self.columns[units].ravel()
+        """C + Λ and R + Λ W₀ᵀ of some units, one block after the other."""
+        chosen, penalties = self.columns[units].ravel(), self.penalties(units)
         mean = self.gram[chosen, -1]
         found = self.gram[np.ix_(chosen, chosen)]
         found -= np.outer(mean, mean)
-        found[np.diag_indices(len(found))] += self.ridge
-        return found, self.products[chosen] - np.outer(mean, self.products[-1])
+        found[np.diag_indices(len(found))] += penalties
+        products = self.products[chosen] - np.outer(mean, self.products[-1])
+        return found, products + penalties[:, None] * self.known(units)
 
     def refit(self, kept: Indices) -> tuple[FloatArray, FloatArray]:
         """The weights of some units, outputs × their features in the order given, and the bias."""
@@ -87,27 +124,39 @@ class ReaderFit:
     """H; rows and columns of dropped units are 0 until it is made smaller."""
     weights: FloatArray
     """W, scaled so that squares are relative to the norm."""
+    known: FloatArray
+    """W₀, scaled alike."""
+    penalties: FloatArray
+    """The diagonal of Λ."""
     block: int
-    ridge: float
-    square: float
-    """The squared error of the fit, with the ridge."""
+    cost: float
+    """J of the fit to all units."""
+    lost: float = 0.0
+    """What W − W₀ adds to J for units that are no longer in the matrices."""
 
     @classmethod
     def of(cls, moments: Moments) -> ReaderFit:
         """The fit to all units."""
-        matrix, products = moments.covariances(slice(None))
-        products /= np.sqrt(moments.norm)
-        mean = moments.products[-1]
+        every, scale = slice(None), 1 / np.sqrt(moments.norm)
+        matrix, products = moments.covariances(every)
+        mean, products = moments.products[-1], products * scale
+        known, penalties = moments.known(every).T * scale, moments.penalties(every)
         inverse = inverse_positive(matrix)
         weights = np.ascontiguousarray((inverse @ products).T)
-        square = (moments.power - float(mean @ mean)) / moments.norm
-        square -= float(np.vdot(weights.T, products))
-        return cls(inverse, weights, moments.columns.shape[1], moments.ridge, square)
+        cost = (moments.power - float(mean @ mean)) / moments.norm
+        cost += float(np.sum(known**2 @ penalties))
+        cost -= float(np.vdot(weights.T, products))
+        return cls(inverse, weights, known, penalties, moments.columns.shape[1], cost)
 
     @property
     def penalty(self) -> float:
-        """The part of the squared error that is the ridge's."""
-        return self.ridge * float(np.einsum("ij,ij->", self.weights, self.weights))
+        """What W − W₀ adds to J."""
+        return self.lost + self.penalty_of(slice(None))
+
+    def penalty_of(self, features: Indices | slice) -> float:
+        """What some features of W − W₀ add to J."""
+        change = self.weights[:, features] - self.known[:, features]
+        return float(np.sum(change**2 @ self.penalties[features]))
 
     def rises(self, live: Indices) -> FloatArray:
         """By how much the squared error rises without each of these units."""
@@ -138,7 +187,10 @@ class ReaderFit:
     def keep(self, units: Indices) -> None:
         """Make the matrices smaller."""
         chosen = self.features(units)
-        self.weights = np.take(self.weights, chosen, axis=1)
+        gone = np.setdiff1d(np.arange(len(self.penalties)), chosen)
+        self.lost += self.penalty_of(gone)
+        self.weights, self.known = (a[:, chosen] for a in (self.weights, self.known))
+        self.penalties = self.penalties[chosen]
         self.inverse = self.inverse[np.ix_(chosen, chosen)]
 
 
@@ -183,14 +235,14 @@ def traces(blocks: FloatArray, products: FloatArray) -> FloatArray:
 def eliminate_units(readers: Sequence[Moments], progress: Progress | None = None) -> Selection:
     """Drop one unit after the other; the order has all of them, and errors are relative.
 
-    Where several are dropped in a step, what the ridge adds to the errors between is estimated.
+    Where several are dropped in a step, what W − W₀ adds to J between is estimated.
     """
     fits = [ReaderFit.of(reader) for reader in readers]
     units = np.arange(len(readers[0].columns))
     live, left, total = np.ones(len(units), dtype=bool), len(units), len(units)
     order, rises = [np.empty(0, dtype=np.intp)], [np.zeros(0)]
     penalties = {left: sum(fit.penalty for fit in fits)}
-    square = sum(fit.square for fit in fits)
+    cost = sum(fit.cost for fit in fits)
     while left:
         gone, rise = next_units(fits, np.flatnonzero(live), left)
         for fit in fits:
@@ -206,7 +258,7 @@ def eliminate_units(readers: Sequence[Moments], progress: Progress | None = None
             units, live = units[kept], np.ones(left, dtype=bool)
         if progress is not None:
             progress.at(total - left, total)
-    squares = square + np.concatenate([np.zeros(1), *rises]).cumsum()[::-1]
+    squares = cost + np.concatenate([np.zeros(1), *rises]).cumsum()[::-1]
     counts = sorted(penalties)
     squares -= np.interp(np.arange(total + 1), counts, [penalties[count] for count in counts])
     squares = np.maximum.accumulate(np.maximum(squares, 0.0)[::-1])[::-1]

@@ -1,5 +1,6 @@
-"""The errors of a selection of units on rows that no fit has seen.
+"""What rows that no fit has seen say: of the errors of a selection of units, and of λ.
 
+    λ       that with which some of the units, refitted, have the least error on these rows
     e(k)² = e_fit(k)² + gap(k),     gap(k) = e_held(k)² − e_fit(k)²  at some counts, linear between
 
 Where there are few rows for many features, a fit knows its own rows by heart: e_fit says nothing.
@@ -9,15 +10,58 @@ With all units the reader's own weights fit any row, and there is no gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from onnxfde.neurons.block_elimination import Moments
+from onnxfde.neurons.block_elimination import FREE, Moments, eliminate_units
 from onnxfde.neurons.selection import Selection
 from onnxfde.numbers import FloatArray, Indices
+from onnxfde.progress import Progress
 
 LOOKED_AT = (0.9, 0.7, 0.45, 0.2)
 """The shares of the units at which the gap is measured; a fit for each. Chosen; not tuned."""
+STRENGTHS = (FREE, 1e-4, 1e-2, 0.1, 1.0, 10.0)
+"""The λ that are compared. Chosen: with many rows the least is best, with few of many features one
+of the last."""
+UNKNOWN_STRENGTH = 1e-2
+"""λ where no rows are held out, because there are very few. Chosen; not tuned."""
+HARMLESS = 1e-4
+"""Up to this λ the order in which units are dropped is taken from the least. Chosen."""
+
+
+def selected_units(
+    readers: Sequence[Moments], count: int | None = None, progress: Progress | None = None
+) -> tuple[list[Moments], Selection]:
+    """An order of the units, and the λ that is best for so many of them, half if that is open.
+
+    Where rows are few, a fit to them drops others than it should: then units are ordered once more
+    with the λ that was found, if that gains on rows held out.
+    """
+    if any(reader.held is None for reader in readers):
+        few = with_strength(readers, UNKNOWN_STRENGTH)
+        return few, eliminate_units(few, progress)
+    count = count or -(-len(readers[0].columns) // 2)
+    first = eliminate_units(with_strength(readers, FREE), progress)
+    found, error = best_strength(readers, first.order[:count])
+    if found[0].strength <= HARMLESS:
+        return found, first
+    second = eliminate_units(found, progress)
+    again, lower = best_strength(readers, second.order[:count])
+    return (again, second) if lower < error else (found, first)
+
+
+def with_strength(readers: Sequence[Moments], strength: float) -> list[Moments]:
+    """The same with another λ."""
+    return [replace(reader, strength=strength) for reader in readers]
+
+
+def best_strength(readers: Sequence[Moments], units: Indices) -> tuple[list[Moments], float]:
+    """The λ that is best for some units on rows held out, and the squared error there."""
+    tried = [with_strength(readers, strength) for strength in STRENGTHS]
+    errors = [held_square(some, units) for some in tried]
+    best = int(np.argmin(errors))
+    return tried[best], errors[best]
 
 
 def expected_errors(found: Selection, readers: Sequence[Moments]) -> FloatArray:

@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxfde.errors import RuntimeUnavailable
 from onnxfde.graph.axes import Axis, Reader
+from onnxfde.graph.axis_readers import reader_matrix
 from onnxfde.graph.model import Graph
 from onnxfde.neurons.block_elimination import Moments
 from onnxfde.numbers import Array, FloatArray, Indices
@@ -73,13 +74,16 @@ class ReaderSums:
     held_each: int = 0
     """How many rows are kept of each sample that is held out; 0: none."""
     held: list[tuple[Array, FloatArray]] = field(default_factory=list)
+    prior: FloatArray | None = None
+    """scale · W of the reader as it is."""
 
     @classmethod
     def of(cls, graph: Graph, reader: Reader, held_each: int = 0) -> ReaderSums:
         """Sums over no rows."""
         features, outputs = reader.columns.size + 1, len(reader.scale)
         empty = np.zeros((features, features)), np.zeros((features, outputs)), np.zeros(outputs)
-        return cls(reader, Windows.of(graph, reader), *empty, held_each=held_each)
+        prior = reader.scale[:, None] * reader_matrix(graph, reader)
+        return cls(reader, Windows.of(graph, reader), *empty, held_each=held_each, prior=prior)
 
     def add(
         self,
@@ -151,7 +155,14 @@ class ReaderSums:
                 np.concatenate([t for _, t in self.held]),
             )
         return Moments(
-            self.gram, self.products, self.power / self.rows, norm, self.reader.columns, held
+            self.gram,
+            self.products,
+            self.power / self.rows,
+            norm,
+            self.reader.columns,
+            held,
+            self.prior,
+            rows=self.rows,
         )
 
 
@@ -167,15 +178,12 @@ def curve_moments(
     axes: Sequence[Axis],
     positions: int = POSITIONS,
     seed: int = 0,
-    hold_out: bool = False,
 ) -> Iterator[tuple[Axis, list[Moments]]]:
     """The moments of the readers of each axis on the network as it is, as few runs as fit.
 
-    Rows of some samples may be held out, if there are enough of them.
+    Rows of some samples are held out, if there are enough of them.
     """
-    samples, held_each = recording.samples, 0
-    if hold_out and samples.fed >= FEWEST_SAMPLES:
-        held_each = max(HELD_ROWS // max(int(samples.to_choose_by.sum()), 1), 1)
+    samples, held_each = recording.samples, rows_held(recording.samples)
     for group in in_groups(axes):
         readers = [reader for axis in group for reader in axis.readers]
         sums = [ReaderSums.of(recording.graph, reader, held_each) for reader in readers]
@@ -189,6 +197,13 @@ def curve_moments(
             yield axis, [sums.pop(0).moments() for _ in axis.readers]
 
 
+def rows_held(samples: Samples) -> int:
+    """How many rows are kept of each sample that is held out; 0 where none is."""
+    if samples.fed < FEWEST_SAMPLES:
+        return 0
+    return max(HELD_ROWS // max(int(samples.to_choose_by.sum()), 1), 1)
+
+
 def refit_moments(
     original: Recording,
     compressed: Recording,
@@ -198,12 +213,12 @@ def refit_moments(
 ) -> list[Moments]:
     """The moments of an axis of the compressed network, with the original's targets.
 
-    Samples to choose by are left out where nothing may be fitted to them. What the next axis starts
-    from is recorded, as far as it is small; after an edit the compressed recording must `forget`
-    what the axis makes.
+    Samples to choose by are held out. What the next axis starts from is recorded, as far as it is
+    small; after an edit the compressed recording must `forget` what the axis makes.
     """
-    apart = compressed.samples.chosen_by_run(compressed.samples.spared)
-    sums = [ReaderSums.of(compressed.graph, reader) for reader in axis.readers]
+    samples, held_each = compressed.samples, rows_held(compressed.samples)
+    apart = samples.chosen_by_run(samples.spared or held_each > 0)
+    sums = [ReaderSums.of(compressed.graph, reader, held_each) for reader in axis.readers]
     targets = [reader.target for reader in axis.readers]
     read = [name for reader in axis.readers for name in values_of(reader)]
     before = values_before(axis)
