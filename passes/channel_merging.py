@@ -10,6 +10,7 @@ before it have changed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class ChannelMerging:
         chosen = [w for w in works if w.count is not None and w.count < w.axis.units]
         for number, work in enumerate(chosen, start=1):
             title = f"layer {number} of {len(chosen)} '{work.axis.name}'"
-            deadline = self.context.deadline.for_part(share_of_numbers(chosen[number - 1 :]))
+            deadline = self.context.deadline.for_part(share_of_time(chosen[number - 1 :]))
             with progress.on_layer(title) as outcome, few_threads(work.parameters):
                 copy = self.work.copied() if self.options.counts else None
                 before = chooser.current.for_copy(copy) if copy is not None else None
@@ -100,6 +101,21 @@ class ChannelMerging:
                 if before is not None:
                     self.measure_own(work, TargetMeter(before, chooser.current))
                 outcome.text = f"{work.units} → {work.axis.units} channels"
+        self.go_on([work for work in chosen if work.cut], original, current, meter)
+
+    def go_on(
+        self, cut: list[AxisWork], original: Recording, current: Recording, meter: TargetMeter
+    ) -> None:
+        """Use what the others left of the time for layers whose search it ended."""
+        for number, work in enumerate(cut):
+            deadline = self.context.deadline.for_part(share_of_time(cut[number:]))
+            if deadline.passed:
+                return
+            work.cut = False
+            work.remarks.remove(TIME_IS_UP)
+            current.forget(work.axis.producer.node.output[0])
+            self.descend(work, original, current, deadline)
+            self.measure(work, meter)
 
     def recorded(self, reference: Graph) -> Recording:
         """The values of a network on what axes are fitted to, without any so far."""
@@ -159,7 +175,7 @@ class ChannelMerging:
         try:
             if not deadline.passed:
                 seed = self.options.seed
-                work.descended = descend_axis(original, current, work.axis, seed, deadline)
+                work.descended |= descend_axis(original, current, work.axis, seed, deadline)
                 current.forget(work.axis.producer.node.output[0])
             if deadline.passed:
                 work.cut = True
@@ -208,6 +224,10 @@ class ChannelMerging:
         return replace(change, frontier=work.frontier()) if self.context.frontiers else change
 
 
-def share_of_numbers(left: Sequence[AxisWork]) -> float:
-    """What the first of the axes that are left has of the numbers of all of them."""
-    return left[0].parameters / max(sum(work.parameters for work in left), 1)
+def share_of_time(left: Sequence[AxisWork]) -> float:
+    """What the first of the axes that are left is expected to take of the time for all of them.
+
+    On ResNet20 that grows as the root of the parameters: layers with many have small maps.
+    """
+    times = [math.sqrt(work.parameters) for work in left]
+    return times[0] / max(sum(times), 1.0)

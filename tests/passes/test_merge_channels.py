@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,16 @@ import onnx
 import pytest
 
 import onnxfde
+from onnxfde.deadline import Deadline
 from onnxfde.errors import DataError, OptionError
+from onnxfde.graph.input_specs import input_specs
+from onnxfde.graph.model import Graph
 from onnxfde.graph.protos import ModelProto
-from onnxfde.passes.result import LayerChange
+from onnxfde.passes.merge_channels import MergeChannels
+from onnxfde.passes.result import Context, LayerChange, PassResult
 from onnxfde.report import Report
+from onnxfde.running.input_source import InputSource
+from onnxfde.running.samples import make_samples
 from tests.conv_models import (
     alike,
     images,
@@ -323,6 +330,23 @@ def test_a_time_limit_ends_the_descent_and_is_told() -> None:
         assert "the time limit ended" in (layer.remark or "")
     (one,), (other,) = outputs_of(cut.model, UNSEEN), outputs_of(refit.model, UNSEEN)
     np.testing.assert_array_equal(one, other)
+
+
+def merged_until(tick: float) -> tuple[PassResult, float]:
+    """Channels merged until a clock that ticks at each look has ticked so often; and its time."""
+    clock = itertools.count()
+    deadline = Deadline(tick, lambda: float(next(clock)))
+    model = residual(L=alike(240, 8, 3, 3, kinds=7), G=normal(4, 240))
+    data = make_samples({"x": X}, input_specs(Graph(model)), "test")
+    context = Context(InputSource(data=data), deadline=deadline)
+    merge = MergeChannels(keep=0.5, quotient="minimal")
+    return merge.apply(Graph(model), context), float(next(clock))
+
+
+def test_layers_that_ran_out_of_their_part_of_the_time_get_what_others_left() -> None:
+    whole, needed = merged_until(1e9)
+    found, _ = merged_until(1.5 * needed)
+    assert not any(layer.cut for layer in whole.layers + found.layers)
 
 
 def test_a_larger_eps_is_advised_where_nothing_merges() -> None:
