@@ -24,7 +24,7 @@ from onnxfde.graph.model import Graph
 from onnxfde.limits import GoalKind
 from onnxfde.neurons.corrected_curve import corrected_curve
 from onnxfde.neurons.spending import Spending
-from onnxfde.numbers import Indices
+from onnxfde.numbers import FloatArray, Indices
 from onnxfde.passes.goal_outcome import GoalOutcome, spent
 from onnxfde.passes.goal_search import GoalSearch
 from onnxfde.passes.result import PassResult
@@ -54,6 +54,15 @@ FAR_APART = math.log(1.2)
 """Logarithms of errors that differ by more tell how a loss grows; what is left is noise. Chosen."""
 LEAST_GROWTH = 0.25
 """The least power of a budget with which a loss is taken to grow. Chosen."""
+FAR_OFF = 2.0
+"""How many times too much the first try has to lose for its layers to be looked at one by one.
+Chosen."""
+DESTROYED = 4.0
+"""From how many times too much on the errors of layers behind others say little. Chosen."""
+MOST_ALONE = 4
+"""How many layers are looked at one by one at most: those that were to give most. Chosen."""
+MOST_BLAME = 30.0
+"""By which factor such a look changes what a layer's curve says at most. Chosen."""
 ALL_ROWS = 10**9
 """So many rows that their mean is that of all."""
 FEWEST_ROWS_FOR_LOSS = 200
@@ -106,15 +115,28 @@ class LossSearch:
 
     def attempts(self) -> Iterator[Attempt]:
         """Networks that come closer and closer to what is allowed."""
-        tried = list[Attempt]()
+        tried, alone = list[Attempt](), 0
         counts: Indices | None = self.first_counts
         while counts is not None:
-            tried.append(self.attempt(counts, len(tried)))
+            tried.append(self.attempt(counts, len(tried) - alone))
             yield tried[-1]
             near = NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit
-            if near or len(tried) >= self.most_tries(tried):
+            if near or len(tried) - alone >= self.most_tries(tried):
                 return
+            if len(tried) == 1 and tried[0].worst > FAR_OFF * self.limit:
+                tried += (singles := list(self.each_alone(counts)))
+                alone = len(singles)
+                yield from singles
             counts = self.next_counts(tried)
+
+    def each_alone(self, counts: Indices) -> Iterator[Attempt]:
+        """One layer after the other with so few units, all others whole, if there are several."""
+        whole = self.spending.whole
+        cuts = [np.where(np.arange(len(whole)) == i, counts, whole) for i in range(len(whole))]
+        cuts = [cut for cut in cuts if (cut < whole).any()]
+        if len(cuts) > 1:
+            for cut in sorted(cuts, key=self.spending.cost)[:MOST_ALONE]:
+                yield self.attempt(cut, self.usual_tries)
 
     def most_tries(self, tried: Sequence[Attempt]) -> int:
         """One more as long as none is good enough."""
@@ -164,16 +186,40 @@ class LossSearch:
         return min(good, key=lambda a: self.spending.cost(a.counts))
 
     def corrected(self, tried: Sequence[Attempt]) -> Spending:
-        """Curves that know the errors of the layers that were found."""
+        """Curves that know the errors of the layers that were found, and what each does alone.
+
+        Behind a layer that is destroyed, the errors of others say little.
+        """
+        believed = [a for a in tried if self.is_alone(a) or a.worst <= DESTROYED * self.limit]
         curves = []
         for place, curve in enumerate(self.search.curves):
             found = {}
-            for attempt in tried:
+            for attempt in believed:
                 errors = self.search.own_errors(attempt.result)
                 if curve.axis.name in errors:
                     found[int(attempt.counts[place])] = errors[curve.axis.name]
             curves.append(corrected_curve(curve.network, curve.local, found))
-        return replace(self.spending, curves=curves)
+        spending = replace(self.spending, curves=curves)
+        return replace(spending, curves=self.blamed(spending, tried))
+
+    def is_alone(self, attempt: Attempt) -> bool:
+        """Whether one layer was cut and all others are whole."""
+        return int((attempt.counts < self.spending.whole).sum()) == 1
+
+    def blamed(self, spending: Spending, tried: Sequence[Attempt]) -> Sequence[FloatArray]:
+        """Curves times what a layer lost alone, of what all together lost by their curves."""
+        singles = [attempt for attempt in tried[1:] if self.is_alone(attempt)]
+        curves = list(spending.curves)
+        if not singles or self.is_alone(tried[0]) or not spending.error(tried[0].counts):
+            return curves
+        usual = tried[0].value / spending.error(tried[0].counts)
+        for attempt in singles:
+            place = int(np.argmax(attempt.counts < spending.whole))
+            error = float(curves[place][attempt.counts[place]])
+            if error > 0 and usual > 0:
+                factor = attempt.value / error / usual
+                curves[place] = curves[place] * np.clip(factor, 1 / MOST_BLAME, MOST_BLAME)
+        return curves
 
     def next_counts(self, tried: Sequence[Attempt]) -> Indices | None:
         """The counts to try next; None if there are none that are fewer and may be good enough."""

@@ -218,3 +218,18 @@ def test_a_search_ends_where_the_curves_say_that_what_was_tried_in_vain_loses_no
     least = np.ones_like(search.spending.whole)
     tried = [Attempt(least, search.search.lossless, worst=2 * search.limit)]
     assert search.next_counts(tried) is None
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+def test_a_layer_that_does_more_harm_than_its_curve_says_is_found_out(liar: int) -> None:
+    """At the outputs one layer seems to do nothing: the first try cuts it far too much."""
+    left = []
+    for lie in (1.0, 1e-3):
+        search = search_of(chain(), rows(800), "refit", limit=0.1)
+        curves = search.search.curves
+        curves[liar] = replace(curves[liar], network=lie * curves[liar].network)
+        found, outcome = search.result()
+        assert outcome.chosen_by is not None
+        assert 0 < outcome.chosen_by <= search.limit
+        left.append(search.spending.cost(search.search.counts_of(found)))
+    assert left[1] <= 1.15 * left[0]
