@@ -136,7 +136,7 @@ class LossSearch:
         cuts = [cut for cut in cuts if (cut < whole).any()]
         if len(cuts) > 1:
             for cut in sorted(cuts, key=self.spending.cost)[:MOST_ALONE]:
-                yield self.attempt(cut, self.usual_tries)
+                yield self.attempt(cut, None)
 
     def most_tries(self, tried: Sequence[Attempt]) -> int:
         """One more as long as none is good enough."""
@@ -167,14 +167,15 @@ class LossSearch:
         """The error of the outputs that the first try may have by the curves."""
         return self.limit if self.kind == "error" else FIRST_DROP_BUDGET
 
-    def attempt(self, counts: Indices, number: int) -> Attempt:
-        """A network with so many units, and what it loses."""
-        share = 1 / max(self.usual_tries - number, 1)
-        result = self.search.merged(counts, share, by_error=not number)
+    def attempt(self, counts: Indices, number: int | None) -> Attempt:
+        """A network with so many units, and what it loses; None: a layer alone, to learn of it."""
+        share = 1 / max(self.usual_tries - (number or 0), 1)
+        result = self.search.merged(counts, share, by_error=number == 0)
         loss, worst = self.chooser.judged(result.graph)
         found = Attempt(self.search.counts_of(result), result, loss, worst)
+        name = "one layer" if number is None else f"try {number + 1}"
         self.search.context.progress.note(
-            f"note: try {number + 1}: {self.spending.cost(found.counts):,.0f} parameters lose "
+            f"note: {name}: {self.spending.cost(found.counts):,.0f} parameters lose "
             f"{found.value:.3g}, on other rows up to {worst:.3g}; {self.limit:g} is allowed"
         )
         return found
@@ -225,9 +226,10 @@ class LossSearch:
         """The counts to try next; None if there are none that are fewer and may be good enough."""
         spending = self.corrected(tried)
         known = {tuple(attempt.counts) for attempt in tried}
-        errors = [spending.error(attempt.counts) for attempt in tried]
+        whole = tried[:1] + [a for a in tried[1:] if not self.is_alone(a)]
+        errors = [spending.error(attempt.counts) for attempt in whole]
         wanted = AIMS[min(self.in_vain(tried), len(AIMS) - 1)] * self.limit
-        budget = next_budget(errors, [a.worst for a in tried], wanted)
+        budget = next_budget(errors, [a.worst for a in whole], wanted)
         least = self.spending.cost(self.best(tried).counts)
         while spending.cost(counts := spending.within(budget)) < least:
             if tuple(counts) not in known:
