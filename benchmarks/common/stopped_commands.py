@@ -32,10 +32,13 @@ for module in LOADED_FIRST:
     with contextlib.suppress(ImportError):
         importlib.import_module(module)
 
-EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "fcntl.flock")
+EVENTS = (
+    "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "fcntl.flock",
+)  # fmt: skip
 """Audit events of calls that change a file, a folder or a lock."""
 CALLS = (
-    "write", "fsync", "copy_file_range", "rename", "unlink", "unlinkat", "mkdir", "rmdir", "flock",
+    "write", "fsync", "copy_file_range", "rename", "link", "linkat", "unlink", "unlinkat", "chmod",
+    "mkdir", "rmdir", "flock",
 )  # fmt: skip
 """System calls before which a process can be killed by strace."""
 PATIENCE = 60.0
