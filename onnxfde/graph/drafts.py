@@ -19,8 +19,8 @@ import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedRandom
 from pathlib import Path
-from typing import IO
 
 from onnxfde.errors import OutputError
 from onnxfde.graph.files import check_target, same_content
@@ -85,7 +85,7 @@ class Draft:
     """A file without its name."""
 
     path: Path
-    stream: IO[bytes]
+    stream: BufferedRandom
     mode: int | None = None
     """The permissions that it gets; None leaves those that new files have."""
 
@@ -98,7 +98,7 @@ class Draft:
     def sha256(self) -> str:
         """The hash of its bytes, which need not be in memory together."""
         self.stream.seek(0)
-        return hashlib.file_digest(self.stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        return hashlib.file_digest(self.stream, "sha256").hexdigest()
 
     def flush(self) -> None:
         """Let its bytes survive a crash."""
@@ -116,8 +116,7 @@ class Draft:
         flush_folder(target.parent)
 
     def is_at(self, target: Path) -> bool:
-        """Whether a file has this content already; OutputError if its name has another meaning."""
-        self.flush()
+        """Whether a file has this content already; OutputError if it has another one."""
         if not os.path.lexists(target):
             return False
         if os.path.islink(target) or not same_content(target, self.path):

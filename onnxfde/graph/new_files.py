@@ -43,8 +43,9 @@ class NewFiles:
         return self.drafts.enter_context(draft(self.path, like))
 
     def add(self, data: Draft, target: Path) -> None:
-        """Name a data file; it must stay in the folder of its model, whatever links are there."""
+        """Name a complete data file; it must lie in the folder of its model, whatever links say."""
         folder = self.path.parent
+        data.flush()
         if target == self.path:
             raise OutputError(f"{target} is the name of a data file, too; choose another name")
         if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(folder)):
