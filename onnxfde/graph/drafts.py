@@ -126,18 +126,26 @@ class Draft:
     def create(self, target: Path) -> None:
         """Take a place that must be empty."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        link_or_rename(self.path, target)
+        rename_to_new(self.path, target)
         flush_folder(target.parent)
 
 
-def link_or_rename(source: Path, target: Path) -> None:
-    """Give a file a name that nothing has; else FileExistsError."""
+def rename_to_new(source: Path, target: Path) -> None:
+    """Give a file a name that nothing has; else FileExistsError.
+
+    The first name goes at once: onnx reads no weights from a file with two.
+    """
+    if fcntl is None:  # Windows renames to no name that is taken
+        os.rename(source, target)
+        return
     try:
         os.link(source, target)
     except OSError:  # perhaps a file system without hard links
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
         os.rename(source, target)
+    else:
+        os.unlink(source)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 import onnxfde
 from onnxfde.errors import ModelError, OutputError
 from onnxfde.graph import saving
-from onnxfde.graph.drafts import link_or_rename
+from onnxfde.graph.drafts import rename_to_new
 from onnxfde.graph.external_data import locate, tensor_bytes
 from onnxfde.graph.protos import ModelProto
 from tests.models import contents, mlp, twins
@@ -353,6 +353,22 @@ def test_the_data_file_takes_its_place_before_the_model(
     assert order == [data, "out.onnx"]
 
 
+def test_data_has_one_name_before_a_model_says_where_it_is(
+    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checker of onnx refuses data files with two, as a kill could leave them."""
+    links: list[int] = []
+    rename = os.replace
+
+    def replace(source: Any, target: Any) -> None:
+        links.extend(data.stat().st_nlink for data in tmp_path.glob("*.data"))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    onnxfde.optimize(external, eps=0).save(tmp_path / "out.onnx")
+    assert links == [1]
+
+
 def test_without_hard_links_nothing_is_replaced_either(
     external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,5 +381,5 @@ def test_without_hard_links_nothing_is_replaced_either(
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"somebody else's")
     with pytest.raises(FileExistsError):
-        link_or_rename(tmp_path / data, foreign)
+        rename_to_new(tmp_path / data, foreign)
     assert foreign.read_bytes() == b"somebody else's"
