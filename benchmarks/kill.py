@@ -1,6 +1,6 @@
 """Does a run that is killed, starved or disturbed ever harm a model?
 
-`python -m benchmarks.kill` (`--cases N`, 0 for all of about 2,000) stops `onnxfde optimize` with
+`python -m benchmarks.kill` (`--cases N`, 0 for all of about 2,300) stops `onnxfde optimize` with
 SIGKILL, SIGINT and SIGTERM before every event that opens for writing, renames, removes, makes a
 folder or takes a lock, before every system call that writes (if strace is there), and at random
 moments; on a full disk and in a read-only folder (if a small file system may be mounted), with
