@@ -16,6 +16,10 @@ OnnxfdeError            exit code 1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 MOST_CHARACTERS = 300
 """The length at which a library's message is cut. Chosen: about three lines of a terminal; not
 tuned."""
@@ -91,3 +95,13 @@ class RunStopped(RuntimeUnavailable):
 
 class VerificationError(OnnxfdeError):
     """The result differs from the original by more than was promised."""
+
+
+@contextmanager
+def after_writing(written: Path | None) -> Iterator[None]:
+    """Say what is done already if something else cannot be written."""
+    try:
+        yield
+    except OutputError as error:
+        done = "" if written is None else f"{written} was written, but "
+        raise OutputError(f"{done}{error}") from None

@@ -20,18 +20,20 @@ from typing import Any
 
 from onnxfde import __version__
 from onnxfde.deadline import Deadline
-from onnxfde.errors import DataError, GoalMissed, VerificationError
+from onnxfde.errors import DataError, GoalMissed, VerificationError, after_writing
 from onnxfde.goals import judged_goal, latency_of, written_goal
 from onnxfde.graph import files
+from onnxfde.graph.drafts import write_text
 from onnxfde.graph.encrypted_cost import encrypted_cost
 from onnxfde.graph.find_axes import find_axes
 from onnxfde.graph.large_files import whole_model
 from onnxfde.graph.model import Graph
+from onnxfde.graph.new_files import NewFiles
 from onnxfde.graph.onnx_calls import check
+from onnxfde.graph.overwriting import check_reports
 from onnxfde.graph.protos import ModelProto
-from onnxfde.graph.saving import saving, stage_copy, stage_model
+from onnxfde.graph.saving import saving, write_changed, write_copy
 from onnxfde.graph.size import count_parameters, stored_bytes
-from onnxfde.graph.staging import Stage
 from onnxfde.graph.stamp import stamp, stamp_bytes
 from onnxfde.inspection import why_nothing
 from onnxfde.limits import LOSS_GOALS
@@ -85,34 +87,37 @@ class Result:
         """Write the model (a copy of the input if nothing changed); returns the completed report.
 
         If the name ends in .ort, it is written in onnxruntime's own format. With `report_file`, the
-        report goes there as JSON, and `pages` are files with other texts that are made of it; all
-        files are replaced, or none.
+        report goes there as JSON, and `pages` are files with other texts that are made of it; they
+        are written when the model is in place, which stays if one of them cannot be written.
         """
         target, start = Path(os.path.realpath(path)), time.perf_counter()
-        with saving(target, self.source, self.data) as stage:
-            report = self.staged(stage)
+        texts = {} if report_file is None else {Path(report_file): Report.to_json}
+        texts |= pages or {}
+        with saving(target, self.source, self.data) as new:
+            report = self.written(new)
+            check_reports(texts, new.targets)
             goal = written_goal(report.goal, report.bytes.after)
-            seconds = {**report.seconds, "save": time.perf_counter() - start}
-            others = stage.other_names()
-            report = replace(report, goal=goal, weight_files=others, seconds=seconds)
-            if report_file is not None:
-                stage.write_beside(Path(report_file), report.to_json())
-            for page, text in (pages or {}).items():
-                stage.write_beside(page, text(report))
+            report = replace(report, goal=goal, weight_files=new.data_names)
+            report = replace(report, old_weights=new.commit())
+        seconds = {**report.seconds, "save": time.perf_counter() - start}
+        report = replace(report, seconds=seconds)
+        with after_writing(target):
+            for file, text in texts.items():
+                write_text(file, text(report))
         return report
 
-    def staged(self, stage: Stage) -> Report:
-        """Write everything to temporary files."""
+    def written(self, new: NewFiles) -> Report:
+        """Write everything to drafts."""
         report, source = self.report, self.source
-        if files.is_ort(stage.path):
+        if files.is_ort(new.path):
             graph = Graph(self.kept, source.graph.folder)
-            made = ort_format.stage_ort(stage, graph, self.samples)
-            size, as_onnx = Change(report.bytes.before, made.stat().st_size), report.bytes.after
-            return replace(report, bytes=size, onnx_bytes=as_onnx, output_sha256=files.sha256(made))
+            made = ort_format.write_ort(new, graph, self.samples)
+            size, as_onnx = Change(report.bytes.before, made.bytes), report.bytes.after
+            return replace(report, bytes=size, onnx_bytes=as_onnx, output_sha256=made.sha256())
         if report.changed or source.path is None:
-            digest = stage_model(stage, self.kept, source)
-            return report.stored_in(stage.bytes, digest)
-        stage_copy(stage, source)
+            digest = write_changed(new, self.kept, source)
+            return report.stored_in(new.bytes, digest)
+        write_copy(new, source)
         return replace(report, output_sha256=source.sha256)
 
 

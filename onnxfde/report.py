@@ -11,6 +11,7 @@ from typing import Any
 from onnxfde import __version__
 from onnxfde.graph.encrypted_cost import EncryptedCost
 from onnxfde.graph.match import Refusal
+from onnxfde.graph.old_weights import OldWeights
 from onnxfde.limits import LOSS_GOALS, GoalKind
 from onnxfde.options import Int8
 from onnxfde.passes.goal_outcome import GoalOutcome
@@ -102,6 +103,8 @@ class Report:
     output_sha256: str | None = None
     weight_files: tuple[str, ...] = ()
     """Files beside the output that were written with it and hold external weights."""
+    old_weights: tuple[OldWeights, ...] = ()
+    """Data files of the model that was replaced, as far as they stay."""
     onnx_bytes: int | None = None
     """What the model takes as .onnx, if it was written as .ort."""
     unchanged: str | None = None
@@ -133,6 +136,7 @@ class Report:
             "input_sha256": self.input_sha256,
             "output_sha256": self.output_sha256,
             "weight_files": list(self.weight_files),
+            "old_weights": [asdict(file) for file in self.old_weights],
             "parameters": asdict(self.parameters),
             "grp_percent": round(self.grp_percent, 4),
             "bytes": asdict(self.bytes),

@@ -226,7 +226,7 @@ class LossSearch:
         """The counts to try next; None if there are none that are fewer and may be good enough."""
         spending = self.corrected(tried)
         known = {tuple(attempt.counts) for attempt in tried}
-        whole = tried[:1] + [a for a in tried[1:] if not self.is_alone(a)]
+        whole = [*tried[:1], *(a for a in tried[1:] if not self.is_alone(a))]
         errors = [spending.error(attempt.counts) for attempt in whole]
         wanted = AIMS[min(self.in_vain(tried), len(AIMS) - 1)] * self.limit
         budget = next_budget(errors, [a.worst for a in whole], wanted)

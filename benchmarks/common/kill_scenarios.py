@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
+import stat
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +21,16 @@ from benchmarks.common.stopped_commands import Ended, run
 MERGE = ("--eps", "0", "--quotient", "refit", "--quiet", "--no-certify")
 OTHER = ("--neurons", "5", "--quotient", "refit", "--quiet", "--no-certify", "--force")
 UNCHANGED = ("--skip", "*", "--quiet")
+FORCED = (*MERGE, "--force")
+JOURNAL = (
+    '{"model": {"temporary": "gone", "target": "%s", "inode": 0}, "data": [], "takes_away": false,'
+    ' "unneeded": ["thesis.txt", "sub/keys.txt"], "new_folders": []}'
+)
+"""What an older version obeyed, whoever had written it."""
 CONTENT_NAME = re.compile(r"\.[0-9a-f]{16}\.data$")
 """How the name of a data file ends that is named after its content."""
+DATA = ".*.data"
+"""What stands for that in a listing."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,10 @@ class Scenario:
     """Where the input keeps its weights; empty: inside."""
     old: bool = False
     """Whether OUT exists, made from the same input with other settings."""
+    again: bool = False
+    """Whether the same command was given before."""
+    hostile: bool = False
+    """Whether somebody put files into the folder of OUT that are called like ours."""
     options: tuple[str, ...] = MERGE
     report: str = "out/report.json"
 
@@ -57,8 +72,13 @@ SCENARIOS = (
     Scenario("old OUT, unchanged", old=True, options=UNCHANGED, report=""),
     Scenario("old OUT, external, unchanged", old=True, external="w.bin", options=UNCHANGED),
     Scenario("old OUT beside IN, external", "in/out.onnx", "w.bin", old=True, report="in/r.json"),
+    Scenario("same command again, external", again=True, external="w.bin", options=FORCED),
+    Scenario("hostile names, external", external="w.bin", hostile=True),
+    Scenario("hostile names, old OUT, external", external="w.bin", old=True, hostile=True),
     Scenario("in place", "in/in.onnx"),
     Scenario("in place, external", "in/in.onnx", "w.bin"),
+    Scenario("in place, external, again", "in/in.onnx", "w.bin", again=True, options=FORCED),
+    Scenario("in place, external, hostile names", "in/in.onnx", "w.bin", hostile=True),
     Scenario("in place, external, no report", "in/in.onnx", "in.onnx.data", report=""),
     Scenario("old .ort", "out/out.ort", old=True),
     Scenario("new .ort, external", "out/out.ort", "w.bin"),
@@ -73,7 +93,7 @@ class Template:
     folder: Path
     before: str | None
     after: str
-    listing: list[str]
+    listing: Counter[str]
     others: set[str] = field(default_factory=set)
     """What OUT may be if two runs write it."""
     events: int = 0
@@ -86,11 +106,11 @@ class Template:
         for name in ("in", "out"):
             (start / name).mkdir(parents=True)
         write_input(start / "in/in.onnx", scenario.external)
-        if scenario.old:
-            require_done(run(scenario.words(start, OTHER), start))
-            shutil.rmtree(start / "out/report.json", ignore_errors=True)
+        if scenario.old or scenario.again:
+            options = OTHER if scenario.old else scenario.options
+            require_done(run(scenario.words(start, options), start))
         before = digest(start / scenario.out)
-        shutil.copytree(start, done)
+        copied(scenario, start, done)
         ended = run(scenario.words(done), done)
         require_done(ended)
         after = digest(done / scenario.out)
@@ -102,8 +122,7 @@ class Template:
 
     def copied(self, folder: Path) -> Path:
         """A fresh copy of the folder."""
-        shutil.copytree(self.folder, folder)
-        return folder
+        return copied(self.scenario, self.folder, folder)
 
     def learn_two_runs(self, scratch: Path) -> None:
         """Learn what OUT may be if this run and another one write it, in any order."""
@@ -114,6 +133,40 @@ class Template:
                 require_done(run(self.scenario.words(folder, options), folder))
             self.others.add(digest(folder / self.scenario.out) or "")
             shutil.rmtree(folder)
+
+
+def copied(scenario: Scenario, source: Path, folder: Path) -> Path:
+    """A copy of a folder, with hostile names in it if the scenario has any."""
+    shutil.copytree(source, folder)
+    if scenario.hostile:
+        make_hostile((folder / scenario.out).parent, (folder / scenario.out).name)
+    return folder
+
+
+def make_hostile(folder: Path, out: str) -> None:
+    """Put into a folder what a run may take for its own: names, links, pipes, and a journal."""
+    outside = folder.parent / "outside"
+    (outside / "inside").mkdir(parents=True)
+    for name in ("precious", "inside/precious"):
+        (outside / name).write_text("precious")
+    for name in ("thesis.txt", "sub/keys.txt", ".onnxfde-notes", f"{out}.0123456789abcdef.data"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("precious")
+    (folder / ".onnxfde-x").mkdir()
+    (folder / ".onnxfde-x/journal.json").write_text(JOURNAL % out)
+    links = {
+        ".onnxfde-1-0000000000000001.tmp": outside / "precious",
+        ".onnxfde-1-0000000000000002.tmp": outside / "inside",
+        ".onnxfde-1-0000000000000003.tmp": Path("gone"),
+        f"{out}.fedcba9876543210.data": outside / "precious",
+        f"{out}.data": Path("thesis.txt"),
+    }
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    os.mkfifo(folder / ".onnxfde-1-0000000000000004.tmp")
+    os.mkfifo(folder / "pipe.onnx")
+    (folder / ".onnxfde-1-0000000000000005.tmp").mkdir()
+    (folder / ".onnxfde-1-0000000000000005.tmp/precious").write_text("precious")
 
 
 def require_done(ended: Ended) -> None:
@@ -157,18 +210,36 @@ def digest(path: Path) -> str | None:
     return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
 
 
-def listing_of(folder: Path) -> list[str]:
+def listing_of(folder: Path) -> Counter[str]:
     """The files of a folder; those named after their content get one name."""
     files = (p for p in folder.rglob("*") if p.is_file() or p.name.startswith(".onnxfde-"))
-    return sorted(CONTENT_NAME.sub(".*.data", str(p.relative_to(folder))) for p in files)
+    return Counter(CONTENT_NAME.sub(DATA, str(p.relative_to(folder))) for p in files)
 
 
-def inputs_of(folder: Path, scenario: Scenario) -> dict[str, bytes]:
-    """The bytes of the files that must stay as they are."""
-    if scenario.in_place:
-        return {}
-    names = ["in/in.onnx", *([f"in/{scenario.external}"] if scenario.external else [])]
-    return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
+def foreign_of(folder: Path, scenario: Scenario) -> dict[str, tuple[int, object]]:
+    """Everything that must stay as it is: all but OUT, its own data file, and the report."""
+    out = folder / scenario.out
+    may_change = {out, folder / scenario.report, *own_data(out)}
+    every = (p for p in folder.rglob("*") if p not in may_change)
+    return {str(p.relative_to(folder)): state_of(p) for p in every}
+
+
+def own_data(out: Path) -> list[Path]:
+    """The data files of a model that are named after their content."""
+    if not out.exists() or out.suffix == ".ort":
+        return []
+    model = onnx.load(out, load_external_data=False)
+    entries = (e for tensor in model.graph.initializer for e in tensor.external_data)
+    names = {e.value for e in entries if e.key == "location" and CONTENT_NAME.search(e.value)}
+    return [out.with_name(name) for name in names]
+
+
+def state_of(path: Path) -> tuple[int, object]:
+    """What tells whether a file, a link, a folder or a pipe was changed."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return mode, os.readlink(path)
+    return mode, path.read_bytes() if stat.S_ISREG(mode) else None
 
 
 def is_json(path: Path) -> bool:

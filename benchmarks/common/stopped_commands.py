@@ -32,10 +32,13 @@ for module in LOADED_FIRST:
     with contextlib.suppress(ImportError):
         importlib.import_module(module)
 
-EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "fcntl.flock")
+EVENTS = (
+    "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "fcntl.flock",
+)  # fmt: skip
 """Audit events of calls that change a file, a folder or a lock."""
 CALLS = (
-    "write", "fsync", "copy_file_range", "rename", "unlink", "unlinkat", "mkdir", "rmdir", "flock",
+    "write", "fsync", "copy_file_range", "rename", "link", "linkat", "unlink", "unlinkat", "chmod",
+    "mkdir", "rmdir", "flock",
 )  # fmt: skip
 """System calls before which a process can be killed by strace."""
 PATIENCE = 60.0
@@ -93,13 +96,19 @@ class Counter:
 
 
 def forked(words: list[str], folder: Path, stop: Stop, gate: int, stderr: int) -> int:
-    """Start a command in a fork that waits for a byte; returns its process id."""
+    """Start a command in a fork that waits for a byte; returns its process id.
+
+    Signals wait until it is ready: Python reports those that come during a fork.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     process = os.fork()
     if process:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         return process
     code = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in signals:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
@@ -111,6 +120,7 @@ def forked(words: list[str], folder: Path, stop: Stop, gate: int, stderr: int) -
         hook = Counter(folder, stop)
         sys.addaudithook(hook)
         sys.argv = ["onnxfde", *words]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         code = run_main()
         if stop.kind == "never":
             print(f"events {hook.count}", file=sys.stderr)

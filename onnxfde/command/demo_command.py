@@ -72,7 +72,7 @@ def demo_command(
 
 def saved(result: Result, small: Path, files: tuple[Path, ...]) -> Report:
     """Write the result, with the model and its data beside it; returns the completed report."""
-    from onnxfde.graph.staging import copy_file
+    from onnxfde.graph.drafts import copy_file
 
     for file in files:
         copy_file(file, small.parent / file.name)

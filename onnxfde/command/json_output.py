@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onnxfde.errors import OutputError, UsageError
+from onnxfde.errors import OutputError, UsageError, after_writing
 
 STDOUT = Path("-")
 """What --json takes for standard output."""
@@ -38,7 +37,6 @@ def refuse_outputs(
         InputFiles,
         refuse_overwriting,
         refuse_what_is_no_model,
-        same_file,
     )
 
     if out == STDOUT:
@@ -47,8 +45,6 @@ def refuse_outputs(
         raise UsageError("--html - : a page is written to a file, give its name")
     given = InputFiles(tuple(models), data)
     outputs = [] if out is None else [out]
-    if out is not None and not same_file(out, given.models[0]):
-        outputs.append(Path(f"{out}.data"))
     wanted = {"--json": None if json_file == STDOUT else json_file, "--html": html_file}
     reports = {option: file for option, file in wanted.items() if file is not None}
     for option, report in reports.items():
@@ -83,7 +79,7 @@ def write_json(target: Path | None, text: str, written: Path | None = None) -> N
     if target == STDOUT:
         write_to_stdout(text, written)
     elif target is not None:
-        from onnxfde.graph.staging import write_text
+        from onnxfde.graph.drafts import write_text
 
         write_text(target, text)
 
@@ -95,13 +91,3 @@ def write_to_stdout(text: str, written: Path | None) -> None:
     with after_writing(written):
         sys.stdout.write(escaped(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
-
-
-@contextmanager
-def after_writing(written: Path | None) -> Iterator[None]:
-    """Say what is done already if stdout is full."""
-    try:
-        yield
-    except OutputError as error:
-        done = "" if written is None else f"{written} was written, but "
-        raise OutputError(f"{done}{error}") from None

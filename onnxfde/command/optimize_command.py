@@ -31,13 +31,12 @@ from onnxfde.command.interruption import interruptible
 from onnxfde.command.json_output import (
     JSON_HELP,
     STDOUT,
-    after_writing,
     refuse_outputs,
     write_json,
 )
 from onnxfde.command.quick_imports import importing
 from onnxfde.data_use import DataUse
-from onnxfde.errors import UsageError
+from onnxfde.errors import UsageError, after_writing
 from onnxfde.options import (
     EPS_AND_COUNT,
     Int8,
@@ -362,7 +361,7 @@ def optimize_and_write(given: OptimizeArguments) -> Report:
     """Optimize and write; returns the report."""
     from onnxfde import pipeline
     from onnxfde.command.progress_bar import progress_bar
-    from onnxfde.graph.staging import write_text
+    from onnxfde.graph.drafts import write_text
 
     options, dry, html = given.options, given.dry_run, given.html_file
     out = None if dry else given.out

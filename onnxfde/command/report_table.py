@@ -13,6 +13,7 @@ from onnxfde.command.terminal import console, print_line
 from onnxfde.command.verification_table import show_verification
 from onnxfde.estimates import interval_text
 from onnxfde.graph import files
+from onnxfde.graph.old_weights import OldWeights
 from onnxfde.limits import option
 from onnxfde.options import COUNTS
 from onnxfde.passes.channel_counts import ALIGNED_FROM, USUAL_ALIGNMENT
@@ -53,6 +54,8 @@ def show_report(report: Report, target: str, verbose: bool, explain: bool = Fals
         show_unchanged(out, report, target)
     else:
         show_totals(out, report, target)
+    for file in report.old_weights:
+        print_line(out, old_weights_text(file))
     if verbose:
         show_times(out, report.seconds)
 
@@ -134,6 +137,12 @@ def show_totals(out: Console, report: Report, target: str) -> None:
     weights = f", weights in {', '.join(report.weight_files)}" if report.weight_files else ""
     written = f"written to  {target}{weights}"
     print_line(out, written if target else "Dry run: nothing was written.")
+
+
+def old_weights_text(file: OldWeights) -> str:
+    """What is said of a file that only the replaced model may have needed."""
+    reader = f"{file.read_by} may read it" if file.read_by else "delete it if nothing needs it"
+    return f"old weights stay in {file.file} ({file.bytes:,} bytes): {reader}"
 
 
 def units_text(layers: Sequence[LayerChange]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,10 +15,16 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from onnxfde.errors import ModelError, OutputError, UsageError
+from onnxfde.errors import ModelError, UsageError
 from onnxfde.graph.external_data import external_entry, external_file
-from onnxfde.graph.files import ORT_MARK, FileState, is_ort, opened_regular, read_model
-from onnxfde.graph.journal import mentions
+from onnxfde.graph.files import (
+    ORT_MARK,
+    FileState,
+    check_target,
+    is_ort,
+    opened_regular,
+    read_model,
+)
 from onnxfde.graph.large_files import fields
 from onnxfde.graph.protos import ModelProto, TensorProto
 from onnxfde.graph.tensors import outside_tensors
@@ -101,17 +107,13 @@ def refuse_overwriting(
                 raise UsageError(f"{output} is {role}; choose another file to write to")
 
 
-def refuse_foreign(data: Path, model: Path) -> None:
-    """Refuse to replace a data file, unless it belongs only to the model that is replaced too."""
-    if not os.path.lexists(data):
-        return
-    if not any(same_file(file, data) for file in data_files(model)):
-        raise OutputError(f"{data} exists and does not belong to {model}; move it out of the way")
-    others = [file for file in mentions(data, model.parent, every_file=False) if file != model]
-    if others:
-        raise OutputError(
-            f"{data} holds weights of {others[0]}, too; choose another name than {model}"
-        )
+def check_reports(reports: Iterable[Path], targets: Iterable[Path]) -> None:
+    """Refuse reports that cannot be written, or that are files which hold the result."""
+    taken = {os.path.realpath(target) for target in targets}
+    for report in map(os.path.realpath, reports):
+        if report in taken:
+            raise UsageError(f"{report} is another file of this run; choose another file")
+        check_target(Path(report))
 
 
 def refuse_what_is_no_model(out: Path) -> None:

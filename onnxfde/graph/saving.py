@@ -1,36 +1,34 @@
 """Writing a model: changed, or copied byte for byte with the data files it names.
 
-External weights stay external. They go to `<OUT>.data`; if OUT is IN, to a file named after its
-content, so that IN never meets data of another version.
+External weights stay external. Those of a changed model go to a file named after its content, so
+that no model ever meets data of another version; those of a copy keep the names they have.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO
 
 from onnxfde.errors import ModelError, OutputError
 from onnxfde.graph.external_data import External, is_in_model_file, locate, parts_read, set_external
-from onnxfde.graph.files import CHUNK, FileState, pieces_to_write, same_content, sha256
+from onnxfde.graph.files import CHUNK, FileState, pieces_to_write
 from onnxfde.graph.large_files import Piece
 from onnxfde.graph.model import Graph
+from onnxfde.graph.new_files import NewFiles, new_files
+from onnxfde.graph.old_weights import data_name
 from onnxfde.graph.overwriting import (
     InputFiles,
     data_files,
-    refuse_foreign,
     refuse_overwriting,
     refuse_what_is_no_model,
     same_file,
 )
 from onnxfde.graph.protos import ModelProto, TensorProto
-from onnxfde.graph.staging import Stage, staged
 from onnxfde.graph.tensors import copy_of, keyed_tensors, outside_tensors
 
 EXTERNAL = TensorProto.EXTERNAL
@@ -43,8 +41,6 @@ SMALL_TENSOR = 1024
 ENTRY_BYTES = 100
 """What a model says of an external tensor: the file's name, here of 40 letters, where in the file
 it is, and how long. Counted."""
-HASH_DIGITS = 16
-"""Digits of the hash in the name of a data file: 64 bits, so that no two versions share a name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,47 +65,24 @@ class Original:
 
 
 @contextmanager
-def saving(path: Path, original: Original, data: Path | None) -> Iterator[Stage]:
-    """A stage for a model, from which no file is replaced that the result was made from."""
+def saving(path: Path, original: Original, data: Path | None) -> Iterator[NewFiles]:
+    """The same for a result; no file is replaced that it was made from."""
     given = InputFiles((original.path,) if original.path else (), data)
     refuse_overwriting([path], given, may_replace=path)
     refuse_what_is_no_model(path)
-    with staged(path) as stage:
-
-        def check(targets: list[Path]) -> None:
-            refuse_overwriting(targets, given, may_replace=path)
-            for target in targets:
-                if target != path:
-                    refuse_foreign(target, path)
-
-        stage.check = check
-        stage.unneeded = partial(orphaned, stage)
-        yield stage
+    with new_files(path) as new:
+        yield new
 
 
-def orphaned(stage: Stage) -> tuple[str, ...]:
-    """The data file `<OUT>.data` of an old OUT, if the new one does not bring another."""
-    data = Path(f"{stage.path}.data")
-    if data in (target for _, target in stage.files) or data not in data_files(stage.path):
-        return ()
-    return (data.name,)
-
-
-def stage_model(stage: Stage, model: ModelProto, original: Original) -> str:
-    """Write a changed model to a stage; returns its hash."""
+def write_changed(new: NewFiles, model: ModelProto, original: Original) -> str:
+    """Write a changed model; returns its hash."""
     if any(outside_tensors(original.graph.model)):
         model = copy_of(model)
-        if original.path is not None and same_file(stage.path, original.path):
-            stage_new_data(stage, model, original)
-        elif any(outside(model, original.graph.model)):
-            data = Path(f"{stage.path}.data")
-            stage.check([data])
-            with stage.open(data) as stream:
-                move_all_out(model, original, stream, data.name)
+        if moved := list(outside(model, original.graph.model)):
+            write_data(new, moved, original)
         original.require_unchanged()
     pieces = pieces_to_write(model, original.graph.folder)
-    with stage.open(stage.path) as stream:
-        digest = write_pieces(pieces, stream)
+    digest = write_pieces(pieces, new.new_model().stream)
     original.require_unchanged()
     return digest
 
@@ -124,33 +97,15 @@ def write_pieces(pieces: Iterable[Piece], stream: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def stage_new_data(stage: Stage, model: ModelProto, original: Original) -> None:
-    """Write the weights of a model that replaces its original to a file named after its content."""
-    temporary = stage.temporary()
-    with temporary.open("wb") as stream:
-        moved = move_all_out(model, original, stream, "")
-    for old in data_files(stage.path)[:1]:
-        shutil.copymode(old, temporary)
-    name = f"{stage.path.name}.{sha256(temporary)[:HASH_DIGITS]}.data"
-    for tensor in moved:
-        location = next(entry for entry in tensor.external_data if entry.key == "location")
-        location.value = name_in_model(name)
-    data = stage.path.with_name(name)
-    stage.add(temporary, data)
-    folder = stage.path.parent
-    stage.unneeded = lambda: tuple(
-        os.path.relpath(file, folder) for file in data_files(stage.path) if file != data
-    )
-
-
-def move_all_out(
-    model: ModelProto, original: Original, stream: IO[bytes], name: str
-) -> list[TensorProto]:
-    """Write all tensors that belong in a data file to it; returns them."""
-    moved = list(outside(model, original.graph.model))
-    for tensor in moved:
-        move_out(tensor, original.graph.folder or Path(), stream, name_in_model(name))
-    return moved
+def write_data(new: NewFiles, moved: Sequence[TensorProto], original: Original) -> None:
+    """Write tensors to a data file, which is named after its content, and point them there."""
+    require_storable(new.path.name)
+    data, folder = new.new_data(), original.graph.folder or Path()
+    places = [append(tensor, folder, data.stream) for tensor in moved]
+    name = data_name(new.path.name, data.sha256())
+    new.add(data, new.path.with_name(name))
+    for tensor, (offset, length) in zip(moved, places, strict=True):
+        set_external(tensor, name, offset, length)
 
 
 def outside_bytes(model: ModelProto, original: ModelProto) -> int:
@@ -161,8 +116,8 @@ def outside_bytes(model: ModelProto, original: ModelProto) -> int:
     return sum(ENTRY_BYTES + -size % ALIGNMENT for size in moved)
 
 
-def name_in_model(name: str) -> str:
-    """The name of a data file, which a model stores in UTF-8."""
+def require_storable(name: str) -> None:
+    """Raise if a model, which stores names in UTF-8, cannot name a file."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -171,7 +126,6 @@ def name_in_model(name: str) -> str:
             f"{shown}: a model with external weights cannot name a file that is not UTF-8; "
             "choose another name for OUT"
         ) from None
-    return name
 
 
 def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
@@ -186,8 +140,8 @@ def outside(model: ModelProto, original: ModelProto) -> Iterator[TensorProto]:
             yield tensor
 
 
-def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) -> None:
-    """Append one tensor's bytes to the new data file and point the tensor there."""
+def append(tensor: TensorProto, folder: Path, stream: IO[bytes]) -> tuple[int, int]:
+    """Append one tensor's bytes to a data file; returns offset and length."""
     stream.write(b"\0" * (-stream.tell() % ALIGNMENT))
     offset = stream.tell()
     if tensor.data_location == EXTERNAL:
@@ -195,25 +149,21 @@ def move_out(tensor: TensorProto, folder: Path, stream: IO[bytes], name: str) ->
         copy_bytes(place.file, stream, place.offset, place.length)
     else:
         stream.write(tensor.raw_data)
-    set_external(tensor, name, offset, stream.tell() - offset)
+    return offset, stream.tell() - offset
 
 
-def stage_copy(stage: Stage, original: Original) -> None:
-    """Copy a model file byte for byte to a stage, with the data files it names."""
-    source, path = original.path, stage.path
+def write_copy(new: NewFiles, original: Original) -> None:
+    """Copy a model file byte for byte, with the data files it names."""
+    source, path = original.path, new.path
     assert source is not None
-    same_folder = same_file(source.parent, path.parent)
-    if same_folder and same_file(path, source):
+    beside = same_file(path.parent, source.parent)
+    if beside and same_file(path, source):
         return
-    for file in data_files(source):
-        target = path.parent / file.relative_to(source.parent)
-        if same_file(target, file) or same_content(target, file):
-            continue
-        stage.check([target])
-        with stage.open(target) as stream:
-            copy_bytes(file, stream)
-    with stage.open(path) as stream:
-        copy_bytes(source, stream)
+    for file in () if beside else data_files(source):
+        data = new.new_data()
+        copy_bytes(file, data.stream)
+        new.add(data, path.parent / file.relative_to(source.parent))
+    copy_bytes(source, new.new_model().stream)
     original.require_unchanged()
 
 

@@ -20,7 +20,6 @@ from onnxfde.graph.onnx_calls import check, refuse_bad_text
 from onnxfde.graph.protos import ModelProto
 from onnxfde.graph.saving import Original
 from onnxfde.graph.size import stored_bytes
-from onnxfde.graph.staging import clear_dead_runs
 from onnxfde.graph.tensors import outside_tensors
 from onnxfde.numbers import Array, Data
 from onnxfde.options import Range
@@ -55,8 +54,6 @@ def open_model(model: Model) -> Source:
     if not isinstance(model, str | Path):
         raise ModelError(f"the model is a {type(model).__name__}: give a path or a ModelProto")
     path = Path(model)
-    if not os.path.lexists(path):
-        clear_dead_runs(path.parent)
     found = files.read_model_file(path)
     outside = {locate(tensor, found.folder).file for tensor in outside_tensors(found.model)}
     check(found.model, str(path))

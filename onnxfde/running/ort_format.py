@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from onnxfde.errors import RunStopped, RuntimeUnavailable, VerificationError
+from onnxfde.graph.drafts import Draft
 from onnxfde.graph.model import Graph
-from onnxfde.graph.staging import Stage
+from onnxfde.graph.new_files import NewFiles
 from onnxfde.numbers import Array
 from onnxfde.running.run_clock import RunClock
 from onnxfde.running.runtime import Runner, convert, run_all
@@ -24,20 +25,19 @@ ORT_TOLERANCE = 1e-6
 6e-8 each, since onnxruntime may reorder sums; not tuned."""
 
 
-def stage_ort(stage: Stage, graph: Graph, samples: Samples | None) -> Path:
-    """Convert a model and compare it on samples, if there are any; returns the temporary file.
+def write_ort(new: NewFiles, graph: Graph, samples: Samples | None) -> Draft:
+    """Convert a model and compare it on samples, if there are any; returns the draft.
 
     A model that takes too long to run is written without a comparison.
     """
-    made, path = stage.temporary(), stage.path
+    made, path = new.new_model(), new.path
     try:
-        before, after = convert(graph.model, graph.folder, made)
+        before, after = convert(graph.model, graph.folder, made.path)
         if samples is not None:
             with suppress(RunStopped):
                 require_same(before, after, samples, path)
     except RuntimeUnavailable as reason:
         raise RuntimeUnavailable(f"{path}: write an .onnx file instead ({reason})") from None
-    stage.add(made, path)
     return made
 
 

@@ -15,13 +15,14 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from onnxfde.errors import OutputError, UsageError
+from onnxfde.graph.drafts import flocked, write_text
 from onnxfde.graph.files import make_folder, sha256
-from onnxfde.graph.staging import flocked, staged
+from onnxfde.graph.new_files import new_files
 from onnxfde.pages.sweep_rows import SweepRow
 from onnxfde.report import strict_json
 from onnxfde.sweeping.points import PointOutcome, PointTask
@@ -100,12 +101,17 @@ class ResultsFolder:
         folder = self.path / task.model_name
         make_folder(folder)
         model = folder / f"{task.stem}.onnx"
-        with staged(model) as stage:
+        with new_files(model) as new:
             for name, content in outcome.files:
-                with stage.open(folder / name) as stream:
-                    stream.write(content)
-            stage.write_beside(folder / f"{task.stem}.json", strict_json(outcome.report))
-            stage.write_beside(folder / f"{task.stem}.html", outcome.page)
+                is_model = name == model.name
+                made = new.new_model() if is_model else new.new_data()
+                made.stream.write(content)
+                if not is_model:
+                    new.add(made, folder / name)
+            old = [asdict(each) for each in new.commit()]
+        report = {**(outcome.report or {}), "old_weights": old}
+        write_text(folder / f"{task.stem}.json", strict_json(report))
+        write_text(folder / f"{task.stem}.html", outcome.page)
         return f"{task.model_name}/{model.name}"
 
 

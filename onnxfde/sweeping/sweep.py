@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from onnxfde.estimates import interval_text
-from onnxfde.graph.staging import write_text
+from onnxfde.graph.drafts import write_text
 from onnxfde.pages.sweep_index import index_page
 from onnxfde.pages.sweep_pages import ModelSweep, model_page, standalone_curve
 from onnxfde.pages.sweep_rows import SweepRow, csv_text

@@ -138,7 +138,7 @@ def test_a_run_tells_lengths_that_onnx_cannot_follow(tmp_path: Path) -> None:
     )
     onnx.save(model, tmp_path / "in.onnx")
     np.save(tmp_path / "x.npy", rng.random((120, 3, 8, 10)).astype(np.float32))
-    words = ["--max-macs", "50%", "--data", tmp_path / "x.npy", *REFIT]
+    words = ["--max-macs", "50%", "--data", str(tmp_path / "x.npy"), *REFIT]
     done = run("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", *words)
     assert done.exit_code == 0, done.stderr
     whole = 16 * 27 * 6 * 10 + 4 * 16 * 9 * 4 * 8

@@ -15,10 +15,10 @@ import onnx
 import pytest
 
 import onnxfde
-from onnxfde.errors import OutputError, UsageError
+from onnxfde.errors import UsageError
 from tests.command.running import B, C, V, W, run, without_layers
 from tests.command.test_errors_in_one_line import assert_one_line_error
-from tests.models import OLD_MODEL, contents, mlp, twins
+from tests.models import contents, mlp, twins
 
 LONG = "n" * 300
 
@@ -117,15 +117,19 @@ def test_no_report_replaces_a_file_that_is_read(external: Path, kind: str, comma
     assert contents(external.parent) == before
 
 
-def test_the_data_file_that_out_will_get_is_no_file_that_is_read(
-    external: Path, tmp_path: Path
-) -> None:
-    model = onnx.load(external)
-    onnx.save(model, external, save_as_external_data=True, location="o.onnx.data", size_threshold=0)
+def test_no_report_takes_the_place_of_a_data_file_of_out(external: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    out = folder / "o.onnx"
+    assert run("optimize", external, out, "--eps", "0").exit_code == 0
+    (data,) = folder.glob("o.onnx.*")
+    data.unlink()
     before = contents(tmp_path)
-    done = run("optimize", external, tmp_path / "o.onnx", "--eps", "0")
-    assert_one_line_error(done, "o.onnx.data is a file with weights of", 2)
-    done = run("optimize", external, tmp_path / "o.onnx", "--json", tmp_path / "o.onnx.data")
+    done = run("optimize", external, out, "--eps", "0", "--json", data)
+    assert_one_line_error(done, "is another file of this run", 2)
+    done = run("optimize", external, out, "--skip", "*", "--html", folder / "e.data")
+    assert_one_line_error(done, "is another file of this run", 2)
+    done = run("optimize", external, out, "--json", out)
     assert_one_line_error(done, "is another file of this run", 2)
     assert contents(tmp_path) == before
 
@@ -183,7 +187,6 @@ def test_a_model_that_changes_during_the_run_is_not_copied(
     [
         ((LONG, "o.onnx"), "cannot be read (File name too long)"),
         (("in.onnx", LONG), "cannot be written (File name too long)"),
-        (("in.onnx", "n" * 252), "cannot be written (File name too long)"),
         (("in.onnx", "o.onnx", "--json", LONG), "cannot be written (File name too long)"),
         (("in.onnx", "o.onnx", "--data", LONG), "cannot be read (File name too long)"),
         (("loop", "o.onnx"), "cannot be read (Too many levels of symbolic links)"),
@@ -273,36 +276,39 @@ def test_labels_that_are_no_numbers_do_not_harm_the_report(model: Path, data: An
     assert json.loads((folder / "r.json").read_text())["verification"]["metric_after"] is None
 
 
-def test_a_report_that_fails_leaves_out_as_it_was(
-    model: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_a_report_that_cannot_be_written_leaves_the_model(
+    model: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
-    out, report = model.with_name("o.onnx"), model.with_name("r.json")
-    out.write_bytes(OLD_MODEL)
-    before = contents(model.parent)
+    out, report = model.with_name("o.onnx"), model.with_name("r")
+    report.write_bytes(b"{}" if option == "--json" else b"<html>")
+    before, rename = contents(model.parent), os.replace
 
-    def broken(*_: Any) -> str:
-        raise OutputError("no report")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("onnxfde.report.Report.to_json", broken)
-        assert_one_line_error(run("optimize", model, out, "--json", report), "no report")
-    assert contents(model.parent) == before
-    rename = os.replace
-
-    def fail_on_model(source: Any, target: Any) -> None:
-        if Path(target) == out:
+    def fail_on_report(source: Any, target: Any) -> None:
+        if Path(target) == report:
             raise OSError(5, "Input/output error")
         rename(source, target)
 
-    for old in (None, b"{}"):
-        if old is not None:
-            report.write_bytes(old)
-        before = contents(model.parent)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", fail_on_model)
-            done = run("optimize", model, out, "--json", report)
-        assert_one_line_error(done, "o.onnx cannot be written (Input/output error)")
-        assert contents(model.parent) == before
+    monkeypatch.setattr(os, "replace", fail_on_report)
+    done = run("optimize", model, out, "--eps", "0", option, report)
+    told = f"{out} was written, but {report} cannot be written (Input/output error)"
+    assert_one_line_error(done, told)
+    assert contents(model.parent) == before | {"o.onnx": out.read_bytes()}
+    assert onnxfde.inspect(out).layers[0].neurons == 3
+
+
+def test_a_model_that_cannot_be_written_has_no_report(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(model.parent)
+
+    def fail(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "replace", fail)
+    done = run("optimize", model, model.with_name("o.onnx"), "--json", model.with_name("r.json"))
+    assert_one_line_error(done, "o.onnx cannot be written (Input/output error)")
+    assert contents(model.parent) == before
 
 
 @pytest.mark.parametrize("more", [(), ("--json", "-")])
@@ -323,7 +329,8 @@ def test_a_full_stdout_says_that_out_was_written(model: Path, more: tuple[str, .
 
 def test_out_and_its_weights_are_named(external: Path) -> None:
     done = run("optimize", external, external.with_name("o.onnx"), "--eps", "0")
-    assert "o.onnx, weights in o.onnx.data" in done.stdout
+    (data,) = external.parent.glob("o.onnx.*")
+    assert f"o.onnx, weights in {data.name}" in "".join(done.stdout.split("\n"))
     refused = run("optimize", external, "-")
     assert (refused.exit_code, "a model is written to a file" in refused.stderr) == (2, True)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 import onnxfde
-from onnxfde.errors import ModelError, OutputError, UsageError
+from onnxfde.errors import ModelError, OutputError
 from onnxfde.graph import saving
+from onnxfde.graph.drafts import rename_to_new
 from onnxfde.graph.external_data import locate, tensor_bytes
 from onnxfde.graph.protos import ModelProto
 from tests.models import contents, mlp, twins
@@ -42,12 +45,13 @@ def test_external_weights_stay_external(external: Path, tmp_path: Path) -> None:
     assert contents(external.parent) == before
     raw = onnx.load(out, load_external_data=False)
     assert {t.data_location for t in raw.graph.initializer} == {onnx.TensorProto.EXTERNAL}
-    assert {
+    (data,) = {
         e.value for t in raw.graph.initializer for e in t.external_data if e.key == "location"
-    } == {"out.onnx.data"}
-    assert report.bytes.after == pytest.approx(
-        out.stat().st_size + (tmp_path / "out.onnx.data").stat().st_size, abs=600
-    )
+    }
+    digest = hashlib.sha256((tmp_path / data).read_bytes()).hexdigest()
+    assert data == f"out.onnx.{digest[:16]}.data"
+    assert report.weight_files == (data,)
+    assert report.bytes.after == out.stat().st_size + (tmp_path / data).stat().st_size
     assert report.layers[0].neurons_after == 20
     check = onnxfde.verify(external, out)
     assert check.relative_l2 is not None
@@ -61,10 +65,11 @@ def test_in_and_out_may_be_the_same_file(external: Path) -> None:
     assert found.relative_l2 is not None
     assert found.relative_l2 < 1e-5
     again = onnxfde.optimize(external, eps=0.2, force=True)
-    (old,) = {*contents(external.parent)} - {"model.onnx"}
+    (old,) = {*contents(external.parent)} - {"model.onnx", "weights.bin"}
     external.with_name(old).chmod(0o600)
     report = again.save(external)
-    (data,) = {*contents(external.parent)} - {"model.onnx"}
+    (data,) = {*contents(external.parent)} - {"model.onnx", "weights.bin"}
+    assert report.old_weights == ()
     assert report.weight_files == (data,)
     assert external.with_name(data).stat().st_mode & 0o777 == 0o600
     assert re.fullmatch(r"model\.onnx\.[0-9a-f]{16}\.data", data)
@@ -78,28 +83,30 @@ def test_the_bytes_reported_are_those_of_the_files(
     folder = external.parent if name == "model.onnx" else tmp_path / "out"
     folder.mkdir(exist_ok=True)
     report = onnxfde.optimize(external, neurons=7, quotient="refit").save(folder / name)
-    assert report.bytes.after == sum(map(len, contents(folder).values()))
-    assert report.weight_files
+    found = {path: len(raw) for path, raw in contents(folder).items() if path != "weights.bin"}
+    assert report.bytes.after == sum(found.values())
+    assert {name, *report.weight_files} == {*found}
 
 
-def test_a_data_file_that_is_replaced_is_restored_if_the_model_cannot_be(
+def test_the_old_model_keeps_its_data_if_it_cannot_be_replaced(
     external: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     onnxfde.optimize(external, eps=0).save(external)
     before = contents(external.parent)
-    rename = os.replace
 
-    def fail_on_model(source: Any, target: Any) -> None:
-        if str(target).endswith(".onnx"):
-            raise OSError(errno.EIO, "no")
-        rename(source, target)
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, "no")
 
-    result = onnxfde.optimize(external, neurons=3)
-    monkeypatch.setattr(os, "replace", fail_on_model)
-    with pytest.raises(OutputError, match="cannot be written"):
-        result.save(external)
-    monkeypatch.undo()
-    assert contents(external.parent) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OutputError, match="cannot be written"):
+            onnxfde.optimize(external, neurons=3).save(external)
+    after = contents(external.parent)
+    (added,) = {*after} - {*before}
+    assert before.items() <= after.items()
+    assert re.fullmatch(r"model\.onnx\.[0-9a-f]{16}\.data", added)
+    report = onnxfde.optimize(external, neurons=3).save(external)
+    assert report.weight_files == (added,)
 
 
 def test_when_nothing_merges_model_and_data_are_copied_unchanged(
@@ -247,23 +254,77 @@ def test_the_weights_of_the_input_are_not_overwritten_by_the_result(tmp_path: Pa
     )
     backup.write_bytes(path.read_bytes())
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match="is a file with weights of"):
-        onnxfde.optimize(backup, eps=0).save(path)
-    assert contents(tmp_path) == before
+    report = onnxfde.optimize(backup, eps=0).save(path)
+    before.pop("model.onnx")
+    assert before.items() <= contents(tmp_path).items()
+    (old,) = report.old_weights
+    assert (old.file, old.read_by) == ("model.onnx.data", "backup.onnx")
+    assert onnxfde.inspect(path).layers[0].neurons == 20
 
 
+@pytest.mark.parametrize("what", ["other bytes", "a folder", "a link", "a broken link", "a pipe"])
 @pytest.mark.parametrize("merges", [True, False])
-def test_data_files_of_other_models_are_not_overwritten(
-    external: Path, tmp_path: Path, merges: bool
+def test_what_is_called_like_a_data_file_stays(
+    external: Path, tmp_path: Path, merges: bool, what: str
 ) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
-    foreign = folder / ("out.onnx.data" if merges else "weights.bin")
-    foreign.write_bytes(b"somebody else's")
     result = onnxfde.optimize(external, eps=0, skip=() if merges else ("*",))
-    with pytest.raises(OutputError, match="does not belong to"):
+    (name,) = result.save(tmp_path / "out.onnx").weight_files
+    content, foreign = (tmp_path / name).read_bytes(), folder / name
+    if what == "other bytes":
+        foreign.write_bytes(bytes(len(content)))
+    elif what == "a folder":
+        (foreign / "inside").mkdir(parents=True)
+    elif what == "a pipe":
+        os.mkfifo(foreign)
+    else:
+        foreign.symlink_to(tmp_path / name if what == "a link" else "gone")
+    before = states(folder)
+    with pytest.raises(OutputError, match="exists and holds something else; move it out"):
         result.save(folder / "out.onnx")
-    assert contents(folder) == {foreign.name: b"somebody else's"}
+    assert states(folder) == before
+
+
+def states(folder: Path) -> dict[str, tuple[int, int]]:
+    """What is in a folder, files or not, and when each was changed last."""
+    found = {path: path.lstat() for path in sorted(folder.rglob("*"))}
+    return {str(path): (stat.st_ino, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_a_data_file_with_the_same_content_is_used(
+    external: Path, tmp_path: Path, merges: bool
+) -> None:
+    out = tmp_path / "out.onnx"
+    result = onnxfde.optimize(external, eps=0, skip=() if merges else ("*",))
+    (name,) = result.save(out).weight_files
+    out.unlink()
+    before = (tmp_path / name).stat()
+    assert result.save(out).weight_files == (name,)
+    after = (tmp_path / name).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    check = onnxfde.verify(external, out).relative_l2
+    assert check is not None
+    assert check < 1e-5
+
+
+def test_a_copy_writes_no_data_through_a_link_out_of_the_folder(tmp_path: Path) -> None:
+    path, folder, victim = tmp_path / "in.onnx", tmp_path / "out", tmp_path / "victim"
+    for each in (folder, victim, tmp_path / "sub"):
+        each.mkdir()
+    onnx.save(mlp(*BIG), path, save_as_external_data=True, location="sub/w", size_threshold=0)
+    (folder / "sub").symlink_to(victim)
+    with pytest.raises(OutputError, match="a link leads out of it"):
+        onnxfde.optimize(path, skip=("*",)).save(folder / "out.onnx")
+    assert list(victim.iterdir()) == []
+    assert [each.name for each in folder.iterdir()] == ["sub"]
+
+
+def test_a_copy_does_not_take_the_name_of_its_own_data(external: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is the name of a data file, too"):
+        onnxfde.optimize(external, skip=("*",)).save(tmp_path / "weights.bin")
+    assert [each.name for each in tmp_path.iterdir()] == ["in"]
 
 
 def test_a_result_may_be_replaced_with_its_own_data(external: Path, tmp_path: Path) -> None:
@@ -277,24 +338,48 @@ def test_the_data_file_takes_its_place_before_the_model(
     external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    rename = os.replace
 
-    def record(source: Any, target: Any) -> None:
-        order.append(Path(target).name)
-        rename(source, target)
+    def recorded(call: Callable[..., None]) -> Callable[..., None]:
+        def record(source: Any, target: Any) -> None:
+            order.append(Path(target).name)
+            call(source, target)
+
+        return record
 
     result = onnxfde.optimize(external, eps=0)
-    monkeypatch.setattr(os, "replace", record)
-    result.save(tmp_path / "out.onnx")
-    assert order == ["out.onnx.data", "out.onnx"]
+    monkeypatch.setattr(os, "replace", recorded(os.replace))
+    monkeypatch.setattr(os, "link", recorded(os.link))
+    (data,) = result.save(tmp_path / "out.onnx").weight_files
+    assert order == [data, "out.onnx"]
 
 
-def test_a_data_file_beside_an_empty_file_is_not_overwritten(
-    external: Path, tmp_path: Path
+def test_data_has_one_name_before_a_model_says_where_it_is(
+    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out.onnx"
-    out.touch()
-    (tmp_path / "out.onnx.data").write_bytes(b"somebody else's")
-    with pytest.raises(OutputError, match="does not belong to"):
-        onnxfde.optimize(external, eps=0).save(out)
-    assert out.read_bytes() == b""
+    """The checker of onnx refuses data files with two, as a kill could leave them."""
+    links: list[int] = []
+    rename = os.replace
+
+    def replace(source: Any, target: Any) -> None:
+        links.extend(data.stat().st_nlink for data in tmp_path.glob("*.data"))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    onnxfde.optimize(external, eps=0).save(tmp_path / "out.onnx")
+    assert links == [1]
+
+
+def test_without_hard_links_nothing_is_replaced_either(
+    external: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    (data,) = onnxfde.optimize(external, eps=0).save(tmp_path / "out.onnx").weight_files
+    assert onnxfde.inspect(tmp_path / "out.onnx").layers[0].neurons == 20
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"somebody else's")
+    with pytest.raises(FileExistsError):
+        rename_to_new(tmp_path / data, foreign)
+    assert foreign.read_bytes() == b"somebody else's"

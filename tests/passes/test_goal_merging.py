@@ -84,7 +84,7 @@ def test_bytes_are_those_of_all_files(tmp_path: Path, limit: int) -> None:
     model, path = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(wide_chain(), model, save_as_external_data=True, size_threshold=0)
     report = onnxfde.optimize(model, max_bytes=limit, data=rows(200), **REFIT).save(path)
-    written = sum(file.stat().st_size for file in (path, tmp_path / "out.onnx.data"))
+    written = sum(file.stat().st_size for file in tmp_path.glob("out.onnx*"))
     assert limit - 800 < written <= limit
     assert report.goal is not None
     assert report.goal.reached == written

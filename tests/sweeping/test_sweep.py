@@ -106,6 +106,33 @@ def test_a_stopped_sweep_goes_on(done: Path, models: list[Path], tmp_path: Path)
     assert without_times(out) == without_times(done)
 
 
+def test_external_weights_lie_beside_each_model_and_old_ones_go(
+    models: list[Path], tmp_path: Path
+) -> None:
+    path, out = tmp_path / "in" / "net0.onnx", tmp_path / "out"
+    path.parent.mkdir()
+    found: list[set[str]] = []
+    for model in models:
+        onnx.save(
+            onnx.load(model), path, save_as_external_data=True, location="w", size_threshold=0
+        )
+        ladder = ladder_for([path], models[0].parent / "data.npz")
+        swept_into(out, replace(ladder, rungs=ladder.rungs[1:]), Here())
+        named = set[str]()
+        for row in rows_in(out)[1:]:
+            whole = onnx.load(out / row["file"])
+            assert whole.graph.initializer[0].raw_data
+            light = onnx.load(out / row["file"], load_external_data=False)
+            entries = [
+                entry for tensor in light.graph.initializer for entry in tensor.external_data
+            ]
+            named |= {e.value for e in entries if e.key == "location"}
+        found.append(named)
+        assert {file.name for file in (out / "net0").glob("*.data")} == named
+        assert len(named) == 2
+    assert not found[0] & found[1]
+
+
 @pytest.mark.parametrize("changed", ["model", "data", "settings"])
 def test_what_depends_on_something_else_is_computed_again(
     models: list[Path], tmp_path: Path, changed: str
