@@ -41,6 +41,34 @@ def test_the_interval_of_a_relative_error_holds_it_19_times_in_20(rows: int) -> 
     assert covered(estimate, truth) > (0.93 if rows > 30 else 0.90)
 
 
+@pytest.mark.parametrize("rows", [60, 120])
+def test_the_interval_holds_an_error_of_which_few_rows_make_most(rows: int) -> None:
+    """Changes are squares of normal numbers, so that losses have heavy tails; 0.92 is three
+    standard errors below 0.95."""
+
+    def estimate(rng: np.random.Generator) -> Estimate:
+        y = rng.normal(size=(rows, 1))
+        return relative_error(y, y + 0.1 * rng.normal(size=y.shape) ** 2)
+
+    assert covered(estimate, 0.1 * math.sqrt(3.0)) > 0.92
+
+
+def test_an_interval_never_says_that_an_error_may_be_none() -> None:
+    """One row has nearly all of it."""
+    y = np.random.default_rng(0).normal(size=(60, 1))
+    found = relative_error(y, y + np.where(np.arange(60) == 7, 1.0, 1e-3)[:, None])
+    assert found.interval is not None
+    low, high = found.interval
+    assert 0 < low < found.value / 3 < 3 * found.value < high < 30 * found.value
+
+
+def test_the_interval_of_numbers_of_both_signs_is_around_their_mean() -> None:
+    found = Estimate.mean(np.random.default_rng(0).normal(size=50))
+    assert found.interval is not None
+    assert found.interval[0] < 0 < found.interval[1]
+    assert sum(found.interval) == pytest.approx(2 * found.value, rel=1e-9)
+
+
 def test_the_interval_of_a_skewed_mean_reaches_further_up() -> None:
     found = Estimate.mean(np.random.default_rng(0).exponential(size=60))
     assert found.interval is not None

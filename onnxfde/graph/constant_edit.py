@@ -66,6 +66,7 @@ class ConstantEdit:
         fresh.metadata_props.extend(tensor.metadata_props)
         take_inside(fresh)
         tensor.CopyFrom(fresh)
+        graph.declare_tensor(tensor)
         self.forget_shape(name)
         return name
 

@@ -17,7 +17,7 @@ import onnx
 
 from onnxfde.errors import ModelError, in_one_line
 from onnxfde.graph.nodes import attributes, label, names_used, op, refers_to_function
-from onnxfde.graph.onnx_calls import with_shapes
+from onnxfde.graph.onnx_calls import are_constants_inputs, declare, with_shapes
 from onnxfde.graph.protos import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnxfde.graph.shapes import Dims, dims
 from onnxfde.graph.stored_constants import PASS_THROUGH, RESHAPED, derived, stored_numbers
@@ -71,7 +71,12 @@ class Graph:
 
     @property
     def overridable(self) -> set[str]:
-        """Initializers that a caller may replace, because they are inputs as well."""
+        """Initializers that a caller may replace, because they are inputs as well.
+
+        In old versions all of them are, and onnxruntime lets none be replaced.
+        """
+        if are_constants_inputs(self.model):
+            return set()
         return {name for name in self._input_names if name in self.initializers}
 
     @property
@@ -165,14 +170,27 @@ class Graph:
         self.producers[name] = node
 
     def add_tensor(self, tensor: TensorProto) -> None:
-        """Add an initializer."""
+        """Add an initializer, and an input where the model's version asks for it."""
         self.model.graph.initializer.append(tensor)
         self.initializers[tensor.name] = self.model.graph.initializer[-1]
+        self.declare_tensor(tensor)
+
+    def declare_tensor(self, tensor: TensorProto) -> None:
+        """Tell the type and shape of an initializer that was added or changed."""
+        if are_constants_inputs(self.model):
+            declare(self.model, tensor)
+            self._input_names.add(tensor.name)
+            self._forget_shape(tensor.name)
 
     def remove_tensor(self, name: str) -> None:
-        """Remove an initializer."""
+        """Remove an initializer, and its input where the model's version asked for that."""
         gone, tensors = self.initializers.pop(name), self.model.graph.initializer
         del tensors[next(i for i, tensor in enumerate(tensors) if tensor is gone)]
+        if are_constants_inputs(self.model) and name in self._input_names:
+            inputs = self.model.graph.input
+            del inputs[next(i for i, value in enumerate(inputs) if value.name == name)]
+            self._input_names.discard(name)
+            self._forget_shape(name)
 
     def copy_shape(self, value: str, name: str) -> None:
         """Record that a new value has the shape of another one."""
@@ -194,6 +212,9 @@ class Graph:
             found[axis] = length
             known[name] = tuple(found)
 
+    def _forget_shape(self, name: str) -> None:
+        self.__dict__.get("_shapes", {}).pop(name, None)
+
     def _link(self, name: str, node: NodeProto) -> None:
         readers = self.consumers.setdefault(name, [])
         if not any(reader is node for reader in readers):
@@ -214,7 +235,8 @@ class Graph:
         """Whether a value consists of numbers that are the same in every run."""
         name, nodes = self._behind(name)
         if name in self.initializers:
-            if name in self._input_names or self.initializers[name].data_type in NOT_NUMBERS:
+            replaceable = name in self._input_names and not are_constants_inputs(self.model)
+            if replaceable or self.initializers[name].data_type in NOT_NUMBERS:
                 return False
         else:
             node = self.producers.get(name)

@@ -64,14 +64,36 @@ def check(model: ModelProto, what: str) -> None:
         raise ModelError(f"{what} is not a valid ONNX model: {in_one_line(error)}") from None
 
 
+def are_constants_inputs(model: ModelProto) -> bool:
+    """Whether the model's version of the format asks that initializers are inputs as well."""
+    return 0 < model.ir_version < CONSTANTS_ARE_NO_INPUTS
+
+
+def declare(model: ModelProto, tensor: TensorProto) -> None:
+    """Make an initializer an input of the model as well, or correct the type of that input."""
+    kind = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims).type
+    found = [value for value in model.graph.input if value.name == tensor.name]
+    value = found[0] if found else model.graph.input.add(name=tensor.name)
+    value.type.CopyFrom(kind)
+
+
+def constants_undeclared(model: ModelProto) -> None:
+    """Bring an old model to the first version in which initializers need not be inputs."""
+    if are_constants_inputs(model):
+        stored = {tensor.name for tensor in model.graph.initializer}
+        kept = [value for value in model.graph.input if value.name not in stored]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        model.ir_version = CONSTANTS_ARE_NO_INPUTS
+
+
 def upgraded(model: ModelProto, opset: int) -> ModelProto:
     """The same model in a newer version of onnx's operators."""
     try:
         return onnx.version_converter.convert_version(model, opset)
     except ONNX_ERRORS as error:
-        raise ModelError(
-            f"the model cannot be brought to opset {opset}: {in_one_line(error)}"
-        ) from None
+        reason = in_one_line(error).split(" failed: ")[-1]
+        raise ModelError(f"the model cannot be brought to opset {opset}: {reason}") from None
 
 
 def with_shapes(model: ModelProto, data_prop: bool = False) -> ModelProto:

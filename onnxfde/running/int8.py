@@ -20,7 +20,12 @@ from onnxfde.graph.gemm_form import bias_of, products, settle
 from onnxfde.graph.model import Graph
 from onnxfde.graph.new_nodes import typed_value
 from onnxfde.graph.nodes import attributes, is_standard, names_used, op
-from onnxfde.graph.onnx_calls import upgraded
+from onnxfde.graph.onnx_calls import (
+    are_constants_inputs,
+    constants_undeclared,
+    declare,
+    upgraded,
+)
 from onnxfde.graph.protos import GraphProto, ModelProto, NodeProto, TensorProto
 from onnxfde.graph.quantized_models import is_quantized
 from onnxfde.graph.renaming import hide, show
@@ -58,13 +63,25 @@ def quantize(graph: Graph, mode: Int8, data: Samples | None) -> ModelProto:
         reasons = [f"{names[alias]}: {reason}" for alias, reason in unfit.items()]
         default = "no Conv, Gemm or MatMul has a constant weight in float32 as the second input"
         raise ModelError(f"--int8 finds nothing to do: {(*reasons, default)[0]}")
-    result = copy_of(graph.model)
-    result.ir_version = found.ir_version
+    return with_graph_of(found, graph.model)
+
+
+def with_graph_of(found: ModelProto, original: ModelProto) -> ModelProto:
+    """The original with the nodes and weights of what the quantizer made of it.
+
+    An old model stays one: its constants become inputs again, and new ones too.
+    """
+    result = copy_of(original)
     for field in ("graph", "opset_import"):
         result.ClearField(field)
     result.graph.CopyFrom(found.graph)
     result.graph.ClearField("value_info")
     result.opset_import.extend(found.opset_import)
+    if not are_constants_inputs(original):
+        result.ir_version = found.ir_version
+    else:
+        for tensor in result.graph.initializer:
+            declare(result, tensor)
     return result
 
 
@@ -132,6 +149,7 @@ def prepared(graph: Graph) -> ModelProto:
     types of activations that onnx does not define are added, because nothing else tells them.
     """
     model = complete_copy(graph.model, graph.folder)
+    constants_undeclared(model)
     model.graph.ClearField("value_info")
     model.graph.value_info.extend(
         typed_value(node.output[0], TensorProto.FLOAT)

@@ -88,8 +88,26 @@ class OutputChange:
 
 
 def measured_output(name: str, before: Output, after: Output) -> MeasuredOutput:
-    """Compare one output; VerificationError if it is not finite where the original's is."""
-    old, new = before.values, after.values
+    """Compare one output; of a sequence or map, the entry that changed most.
+
+    VerificationError if it is not finite where the original's is.
+    """
+    if not before.entries:
+        return measured_array(name, before.values, after.values)
+    pairs = [(f"{name}{at}", old, after.entries[at]) for at, old in before.entries.items()]
+    return max((measured_array(*pair) for pair in pairs), key=badness)
+
+
+def badness(found: MeasuredOutput) -> tuple[bool, bool, float, float]:
+    """Orders outputs by how far they are from the original's."""
+    told = found.told
+    change = max(told.relative_l2 or 0.0, told.differing_share or 0.0)
+    faults = told.fault is not None, told.uncompared is not None
+    return *faults, change, told.max_abs_error or 0.0
+
+
+def measured_array(name: str, old: Array, new: Array) -> MeasuredOutput:
+    """Compare one output that is an array."""
     told = OutputChange(name)
     if not old.size:
         return MeasuredOutput(replace(told, uncompared="it holds no values on these inputs"))
