@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -39,9 +40,7 @@ def packaged_model(folder: Path, file: str, package: str = PACKAGE) -> Path:
     return target
 
 
-def lines(
-    folder: Path, kind: Print, count: int, width: int, strength: float
-) -> dict[str, Array]:
+def lines(folder: Path, kind: Print, count: int, width: int, strength: float) -> dict[str, Array]:
     """Pictures of lines as bytes, how wide they are, and their texts."""
     made_lines = [
         line(np.random.default_rng([kind.seed, i]), packages_of(folder), kind, HEIGHT, strength)
@@ -64,7 +63,9 @@ def half_turned(found: dict[str, Array], seed: int) -> dict[str, Array]:
     return {**found, "pixels": pixels, "turned": turn.astype(np.int64)}
 
 
-def prepared(folder: Path, file: str, made_lines: Callable[[Print, int], dict[str, Array]]) -> Material:
+def prepared(
+    folder: Path, file: str, made_lines: Callable[[Print, int], dict[str, Array]]
+) -> Material:
     """The model, lines to fit to as it takes them, and lines to judge on as bytes."""
     model = packaged_model(folder, file)
     data, judged, labelled = (folder / f"{n}.npz" for n in ("fit", "judge", "labelled"))
@@ -74,8 +75,13 @@ def prepared(folder: Path, file: str, made_lines: Callable[[Print, int], dict[st
         np.savez(data, x=x)
         if "turned" in known:
             np.savez(labelled, x=x, y=known["turned"])
-        np.savez(judged, **made_lines(TO_JUDGE, JUDGE))
+        write_arrays(judged, made_lines(TO_JUDGE, JUDGE))
     return Material(model, data, labelled=labelled if labelled.exists() else None)
+
+
+def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    """Write named arrays."""
+    np.savez(path, **arrays)
 
 
 def prepare_recognition(folder: Path) -> Material:
