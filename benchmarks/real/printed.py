@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from benchmarks.real.packages import debian_package
+from benchmarks.real.packages import from_debian
 from onnxfde.numbers import Array
 
 HAN = re.compile("[一-鿿，。、；：（）《》“”！？0-9A-Za-z]{4,}")
@@ -49,6 +49,8 @@ SIMPLIFIED = 2
 """Which of the fonts in a file of Noto is that of simplified Chinese."""
 LENGTHS = {"zh": (5, 14), "en": (10, 36)}
 """Characters of a line, least and most."""
+SAMPLE = 50
+"""Characters by which the length of a line is guessed."""
 SHORTEST = {"zh": 60, "en": 200}
 """Characters that a text has at least."""
 
@@ -77,7 +79,7 @@ TO_JUDGE = Print(
 def page_texts(folder: Path, place: str) -> Iterator[str]:
     """The running text of every manual page of a folder of a package."""
     name, _, part = place.partition("/")
-    for path in sorted((debian_package(name, folder) / part).rglob("*.gz")):
+    for path in sorted((from_debian(name, folder) / part).rglob("*.gz")):
         lines = gzip.decompress(path.read_bytes()).decode(errors="replace").splitlines()
         plain = (ESCAPE.sub("", line).replace("\\-", "-") for line in lines if line[:1] not in ".'")
         yield " ".join(line.strip() for line in plain if "\\" not in line and "�" not in line)
@@ -96,7 +98,7 @@ def texts(folder: Path, print_of: int, language: str) -> tuple[str, ...]:
 def font(folder: Path, name: str, size: int) -> ImageFont.FreeTypeFont:
     """A font by package and file."""
     package, file = name.split("/")
-    (path, *_) = sorted(debian_package(package, folder).rglob(file))
+    (path, *_) = sorted(from_debian(package, folder).rglob(file))
     return ImageFont.truetype(path, size, index=SIMPLIFIED if "CJK" in file else 0)
 
 
@@ -165,6 +167,56 @@ def line(
     )
     width = max(round(turned.width * height / turned.height), 8)
     return spoiled(rng, turned.resize((width, height), Image.Resampling.BICUBIC), strength), text
+
+
+def page(
+    rng: np.random.Generator, folder: Path, kind: Print, size: tuple[int, int], strength: float
+) -> Image.Image:
+    """A picture of a page: a title, paragraphs in one or two columns, perhaps boxes."""
+    language = ("zh", "en")[rng.integers(2)]
+    paper, ink = inks(rng, rng.uniform(0.4, 1))
+    picture = Image.new("RGB", size, paper)
+    draw, width, height = ImageDraw.Draw(picture), *size
+    columns, margin = int(rng.integers(1, 3)), int(width * rng.uniform(0.04, 0.14))
+    body, top = int(rng.integers(11, 26)), margin
+    title = chosen_font(rng, folder, kind, language, int(body * rng.uniform(1.2, 2.4)))
+    if rng.random() < 0.7:
+        draw.text((margin, top), words_of(rng, folder, kind, language, 24), ink, title)
+        top += 2 * int(title.size)
+    letters = chosen_font(rng, folder, kind, language, body)
+    wide = (width - margin * (columns + 1)) // columns
+    for column in range(columns):
+        left, y = margin + column * (wide + margin), top
+        while y < height - margin - 2 * body:
+            y = paragraph(rng, draw, words_of(rng, folder, kind, language, 400), letters, ink,
+                          (left, y, wide, height - margin))  # fmt: skip
+    turned = picture.rotate(rng.uniform(-4, 4), Image.Resampling.BICUBIC, fillcolor=paper)
+    return spoiled(rng, turned, strength)
+
+
+def paragraph(
+    rng: np.random.Generator,
+    draw: ImageDraw.ImageDraw,
+    text: str,
+    letters: ImageFont.FreeTypeFont,
+    ink: tuple[int, ...],
+    place: tuple[int, int, int, int],
+) -> int:
+    """Draw a few lines, or an empty box, at (left, top, width, bottom); where the next begins."""
+    left, top, wide, bottom = place
+    step = int(letters.size * rng.uniform(1.2, 1.7))
+    if rng.random() < 0.1:
+        low = min(top + int(rng.integers(3, 9)) * step, bottom)
+        draw.rectangle((left, top, left + wide, low), outline=ink, width=2)
+        return low + step
+    for _ in range(int(rng.integers(1, 8))):
+        if top + step > bottom:
+            break
+        start = text[:SAMPLE]
+        fitting = max(int(len(start) * wide / max(letters.getlength(start), 1)) - 1, 1)
+        draw.text((left, top), text[:fitting], ink, letters)
+        text, top = text[fitting:] or text, top + step
+    return top + int(step * rng.uniform(0.3, 1.2))
 
 
 def fitted(picture: Image.Image, height: int, width: int) -> tuple[Array, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.real.ocr import OCR
+from benchmarks.real import ocr, orientation, text_files
 from benchmarks.real.subject import Subject
 
 SUBJECTS: tuple[Subject, ...] = (
-    *OCR,
-)  # fmt: skip
+    *ocr.SUBJECTS,
+    *orientation.SUBJECTS,
+    *text_files.SUBJECTS,
+)
