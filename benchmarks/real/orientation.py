@@ -51,7 +51,8 @@ def pages(folder: Path, kind: Print, count: int) -> tuple[Array, Array]:
 
 def normalised(pixels: Array) -> Array:
     """Pages as the network takes them, red first as they are here."""
-    x = (pixels.astype(np.float32) / np.float32(255) - np.float32(MEAN)) / np.float32(STD)
+    mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
+    x = (pixels.astype(np.float32) / np.float32(255) - mean) / std
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
 
 
