@@ -30,6 +30,8 @@ def parsed(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("nets", nargs="*", metavar="MODEL", help="only these networks")
     parser.add_argument("--quick", action="store_true",
                         help="four networks, two sizes; nothing is written")  # fmt: skip
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="GLOB",
+                        help="cells by name, e.g. '* | --max-macs 75%%*'")  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="run finished cells again")
     parser.add_argument("--page", action="store_true", help="only write the page")
     parser.add_argument("--subjects", default="benchmarks.real.subjects", metavar="MODULE",
@@ -56,7 +58,7 @@ def main(words: list[str] | None = None) -> None:
         if options.fresh:
             found.forget(cell for net in nets for cell in bench.cells(net))
         if not options.page:
-            run_missing(bench, nets, found)
+            run_missing(bench, nets, found, options.only)
         write_page(found, subjects, options.results.with_suffix(".md"))
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -115,7 +116,9 @@ def last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
-def run_missing(bench: Bench, nets: Iterable[str], found: Found) -> None:
+def run_missing(
+    bench: Bench, nets: Iterable[str], found: Found, only: Iterable[str] = ("*",)
+) -> None:
     """Run all cells that have no result for the code as it is now; keep each at once."""
     for net in nets:
         try:
@@ -124,7 +127,7 @@ def run_missing(bench: Bench, nets: Iterable[str], found: Found) -> None:
             print(f"{net}: no inputs: {last_line(error.stderr)}", file=sys.stderr)
             continue
         for cell in cells:
-            if found.get(cell) is None:
+            if found.get(cell) is None and any(fnmatch(cell.key, f"{glob}*") for glob in only):
                 found.forget(older(cell, found))
                 found.add(cell, bench.run(cell))
                 print(f"{cell.key}: {found.get(cell)}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A network of the benchmark `real` that needs no packages: y = W·relu(V·x), judged by its sign."""
+"""A network of the benchmark `real` that needs no packages: relu(x·V)·W, judged by its sign."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ INPUTS, HIDDEN, ROWS = 6, 24, 200
 
 
 def prepare(folder: Path) -> Material:
-    """Write the network and its rows; each call is noted."""
-    with (folder / "prepared.txt").open("a") as calls:
-        calls.write("prepared\n")
+    """Write the network and its rows."""
     material = Material(folder / "original.onnx", folder / "fit.npz")
     if not material.model.exists():
         rng = np.random.default_rng(0)
@@ -30,10 +28,13 @@ def prepare(folder: Path) -> Material:
             make_node("Relu", ["h"], ["r"]),
             make_node("MatMul", ["r", "second"], ["y"]),
         ]
-        sides = ([make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["N", size])]
-                 for n, size in (("x", INPUTS), ("y", 2)))  # fmt: skip
-        graph = make_graph(nodes, "tiny", *sides, weights)
-        onnx.save(make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=8), material.model)
+        first, last = (
+            make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", size])
+            for name, size in (("x", INPUTS), ("y", 2))
+        )
+        graph = make_graph(nodes, "tiny", [first], [last], weights)
+        model = make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, material.model)
         x = rng.normal(size=(2 * ROWS, INPUTS)).astype(np.float32)
         np.savez(material.data, x=x[:ROWS])
         np.save(folder / "judge.npy", x[ROWS:])
