@@ -21,7 +21,7 @@ from benchmarks.real.page import quick_rows, write_page
 from benchmarks.real.running import Bench, run_missing
 
 HERE = Path(__file__).parent
-QUICK_HEADER = "network | options | multiply-adds | score | seconds"
+QUICK_HEADER = "network | options | multiply-adds | score | CPU seconds"
 
 
 def parsed(words: list[str] | None) -> argparse.Namespace:

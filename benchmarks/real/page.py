@@ -14,7 +14,7 @@ NOTE = """Networks as people deploy them, default options, one thread, no labels
 Items that are judged were never given to the tool. Brackets: 95 % intervals; those of a change are
 of the difference item by item. "Multiply-adds" are counted in the written file, with the shapes of
 a run. "Time": one run of one sample with one thread as a share of the original's, both in turns.
-"Seconds" and "MB": the whole command, wall time and peak memory."""
+"Seconds" and "MB": the whole command, wall time (CPU time) and peak memory."""
 GOALS = ("--max-drop 1", "--max-error 5%")
 GLANCE = " | ".join(("network", "score", "original", *SIZES, "goal: multiply-adds, score", *INT8))
 HEADER = "options | multiply-adds | bytes | score | change | time | seconds | MB | what was said"
@@ -82,7 +82,9 @@ def glance_rows(found: Found, subjects: Iterable[Subject]) -> Iterator[list[str]
 
 def cell_row(command: str, result: Result, original: Result) -> list[str]:
     """One line of a network's table."""
-    took = [f"{result[n]:,.0f}" if n in result else "" for n in ("seconds", "megabytes")]
+    took = ["", ""]
+    if "seconds" in result:
+        took = [f"{result['seconds']:,.0f} ({result['cpu']:,.0f})", f"{result['megabytes']:,.0f}"]
     said = result.get("said", "").removeprefix("onnxfde: ").replace("|", "\\|")
     name = f"`{command}`" if command.startswith("--") else command
     if "score" not in result:
@@ -172,9 +174,9 @@ def quick_rows(found: Found, kept: Found, nets: Iterable[str]) -> Iterator[list[
 
 
 def both(now: Result, before: Result, original: Result) -> list[str]:
-    """Multiply-adds, score and seconds, before → now."""
+    """Multiply-adds, score and CPU seconds, before → now."""
     macs = [share(r, original, "macs") for r in (before, now)]
     scores = [with_interval(r["score"]) if "score" in r else r.get("said", "–")
               for r in (before, now)]  # fmt: skip
-    seconds = [f"{r['seconds']:.0f}" if "seconds" in r else "–" for r in (before, now)]
+    seconds = [f"{r['cpu']:.0f}" if "cpu" in r else "–" for r in (before, now)]
     return [" → ".join(pair) for pair in (macs, scores, seconds)]

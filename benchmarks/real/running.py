@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -81,7 +82,7 @@ class Bench:
             took = measured_command(command, Path(name), BENCHMARKS.parent, 1, LIMIT)
             file = Path(name) / "report.json"
             report: dict[str, Any] = json.loads(file.read_text()) if took.code == 0 else {}
-        alone = Counter(refusal["reason"] for refusal in report.get("refused", ()))
+        alone = Counter(without_names(one["reason"]) for one in report.get("refused", ()))
         words_shown = " ".join(["--data", Path(data).name, *words])
         return {
             "shown": f"onnxfde optimize original.onnx small.onnx {words_shown}",
@@ -109,6 +110,15 @@ def said(report: dict[str, Any]) -> str:
         ends = interval_text(measured["metric_lost_interval"])
         parts.append(f"{measured['metric_lost']:.2g}{ends} points lost")
     return ", ".join(parts)
+
+
+def without_names(reason: str) -> str:
+    """A reason without the names of nodes and values, so that equal ones can be counted.
+
+    >>> without_names("Add 'Add_65' adds the channels to another value, '715': a stream")
+    'Add adds the channels to another value: a stream'
+    """
+    return re.sub(r",? '[^']*',?", "", reason)
 
 
 def last_line(text: str) -> str:
