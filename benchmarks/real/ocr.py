@@ -17,7 +17,7 @@ from benchmarks.real.subject import Material, Run, Score, Subject
 from onnxfde.numbers import Array
 
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
-FIT, JUDGE = 600, 1000
+FIT, JUDGE = 300, 1000
 """Lines to fit to and to judge on; chosen."""
 STRENGTH = 1.9
 """How spoiled lines to read are: the original reads about nine characters of ten."""

