@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.common import table
 from benchmarks.common.found_cells import Found, Result
 from benchmarks.real.cells import INT8, ORIGINAL, SIZES
+from benchmarks.real.remarks import WHY
 from benchmarks.real.subject import Subject
 
 NOTE = """Networks as people deploy them, default options, one thread, no labels to fit to.
@@ -133,29 +134,40 @@ def about(found: Found, subject: Subject) -> str:
 def alone_rows(found: Found, subjects: Iterable[Subject]) -> Iterator[list[object]]:
     """What the tool leaves alone, and why."""
     for subject in subjects:
-        alone = result_of(found, subject.name, "--eps 0").get("alone", {})
+        made = (result_of(found, subject.name, f"--max-macs {size}") for size in SIZES)
+        lossless = result_of(found, subject.name, "--eps 0")
+        alone: dict[str, int] = next((r["alone"] for r in (lossless, *made) if r.get("alone")), {})
         for reason, count in sorted(alone.items(), key=lambda item: -item[1]):
             yield [subject.name, count, reason.replace("|", "\\|")]
 
 
 def page_text(found: Found, subjects: tuple[Subject, ...]) -> str:
     """The page."""
-    sources = sorted({key.rsplit(" | ", 1)[1] for key in found.results if " | --" in key})
-    note = f"{NOTE}\n\nCode of onnxfde: {', '.join(sources)} (SHA-256 of its files)."
+    note = f"{NOTE}\n\nCode of onnxfde (SHA-256 of its files): {sources_text(found)}."
     parts = [table.Section("At a glance: scores", GLANCE, glance_rows(found, subjects)).text()]
     for subject in subjects:
         rows = list(subject_rows(found, subject))
         if rows:
             section = table.Section("", HEADER, rows).text()
             parts.append(f"## {subject.name}\n\n{about(found, subject)}\n\n{section}")
+    why = ((s.name, WHY[s.name]) for s in subjects if s.name in WHY)
+    parts.append(table.Section("Why", "network | reason", why).text())
     header = "network | places | why they are left alone"
     parts.append(table.Section("Left alone", header, alone_rows(found, subjects)).text())
-    return (
-        table.text("real", "Networks that people deploy", (), note)
-        + "\n"
-        + "\n\n".join(parts)
-        + "\n"
-    )
+    head = table.text("real", "Networks that people deploy", (), note)
+    return head + "\n" + "\n\n".join(parts) + "\n"
+
+
+def sources_text(found: Found) -> str:
+    """On which states of the code networks were measured."""
+    nets: dict[str, set[str]] = {}
+    for key in found.results:
+        net, command, source = key.split(" | ")
+        if command.startswith("--"):
+            nets.setdefault(source, set()).add(net)
+    if len(nets) < 2:
+        return "".join(nets)
+    return "; ".join(f"{source}: {', '.join(sorted(names))}" for source, names in nets.items())
 
 
 def write_page(found: Found, subjects: tuple[Subject, ...], path: Path) -> None:
