@@ -110,7 +110,7 @@ def sound_of(rows: Array) -> FloatArray:
 
 def log_powers(rows: Array) -> Array:
     """What nsnet2 reads."""
-    return np.log10(np.maximum(np.abs(rows) ** 2, LEAST)).astype(np.float32)
+    return np.asarray(np.log10(np.maximum(np.abs(rows) ** 2, LEAST)), np.float32)
 
 
 def prepare_denoiser(folder: Path) -> Material:
