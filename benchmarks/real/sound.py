@@ -105,8 +105,8 @@ def babble(voices: Sequence[FloatArray], length: int, rng: np.random.Generator) 
 def mixture(clean: FloatArray, noise: FloatArray, ratio: float) -> FloatArray:
     """A sound with noise so many dB below it.
 
-    >>> mixture(np.array([3.0, -3.0]), np.array([1.0, 1.0]), 0.0)
-    array([6., 0.])
+    >>> mixture(np.array([30.0, 0.0]), np.array([0.0, 1.0]), 20.0)
+    array([30.,  3.])
     """
     gain = np.linalg.norm(clean) / np.linalg.norm(noise) * 10 ** (-ratio / 20)
     return np.asarray(clean + gain * noise)

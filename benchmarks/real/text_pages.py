@@ -34,7 +34,7 @@ class Page(NamedTuple):
 def plain(line: str) -> str:
     r"""A line without comments, fonts and escapes.
 
-    >>> plain(r'\\fBprintf\\fR \\- formatted\\ output \\" a comment')
+    >>> plain(r'\fBprintf\fR \- formatted\ output \" a comment')
     'printf - formatted output'
     """
     line = line.split(r"\"")[0]
