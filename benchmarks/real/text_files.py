@@ -32,8 +32,9 @@ JUDGED = (
     "fonts-liberation gettext golang-github-spf13-cobra-dev iso-codes libcommons-lang3-java "
     "libcurl4 libcurl4-doc libdancer2-perl libgtk-3-dev libjs-bootstrap libjs-leaflet "
     "libjs-openlayers librange-v3-dev librust-regex-dev lua-socket manpages node-express "
-    "node-typescript octave-control php-monolog python3-babel python3-djangorestframework python3-sphinx ruby-sinatra "
-    "shared-mime-info sqlite3-doc tango-icon-theme texlive-latex-recommended"
+    "node-typescript octave-control php-monolog python3-babel python3-djangorestframework "
+    "python3-sphinx ruby-sinatra shared-mime-info sqlite3-doc tango-icon-theme "
+    "texlive-latex-recommended"
 )
 KINDS = {
     ".c": "c", ".cmake": "cmake", ".cpp": "cpp", ".css": "css", ".el": "lisp", ".gif": "gif",
