@@ -19,6 +19,7 @@ from benchmarks.common.found_cells import Found
 from benchmarks.real.cells import QUICK
 from benchmarks.real.page import quick_rows, write_page
 from benchmarks.real.running import Bench, run_missing
+from benchmarks.real.subject import Subject
 
 HERE = Path(__file__).parent
 QUICK_HEADER = "network | options | multiply-adds | score | CPU seconds"
@@ -53,7 +54,7 @@ def main(words: list[str] | None = None) -> None:
     nets = [n for n in known if n in (options.nets or (QUICK if options.quick else known))]
     bench, found = Bench(options.subjects, options.cache), Found.opened(options.results)
     if options.quick:
-        quick(bench, nets, found)
+        quick(bench, [subject for subject in subjects if subject.name in nets], found)
     else:
         if options.fresh:
             found.forget(cell for net in nets for cell in bench.cells(net))
@@ -62,12 +63,13 @@ def main(words: list[str] | None = None) -> None:
         write_page(found, subjects, options.results.with_suffix(".md"))
 
 
-def quick(bench: Bench, nets: list[str], kept: Found) -> None:
+def quick(bench: Bench, subjects: list[Subject], kept: Found) -> None:
     """Print a few results beside those that are checked in."""
     with TemporaryDirectory() as folder:
         found = Found(Path(folder) / "results.json")
-        run_missing(Bench(bench.module, bench.cache, timed=False, quick=True), nets, found)
-        print(table.Section("", QUICK_HEADER, quick_rows(found, kept, nets)).text())
+        few = Bench(bench.module, bench.cache, timed=False, quick=True)
+        run_missing(few, [subject.name for subject in subjects], found)
+        print(table.Section("", QUICK_HEADER, quick_rows(found, kept, subjects)).text())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.common import table
@@ -27,43 +28,34 @@ def result_of(found: Found, net: str, command: str) -> Result:
     return next((r for key, r in found.results.items() if key.startswith(prefix)), {})
 
 
-def percent(value: float, digits: int = 1) -> str:
-    """A share in percent.
+def points(value: float, metric: str = "") -> str:
+    """A score or a change of it: in percent, or in what the metric says.
 
-    >>> percent(0.8984)
-    '89.8'
+    >>> points(0.8984), points(-0.0123), points(-0.0001), points(4.25, "gain in dB")
+    ('89.8', '−1.2', '0.0', '4.25')
     """
-    return f"{100 * value:.{digits}f}"
+    text = f"{value:.2f}" if "dB" in metric else f"{100 * value:.1f}"
+    return text.replace("-", "−") if float(text) else text.lstrip("-")
 
 
-def signed(value: float) -> str:
-    """A change in points.
-
-    >>> signed(-0.0123), signed(0.0)
-    ('−1.2', '0.0')
-    """
-    text = percent(value)
-    return text.replace("-", "−") if float(text) else "0.0"
-
-
-def with_interval(found: Result, signs: bool = False) -> str:
-    """A number and its interval, in percent or points."""
-    form = signed if signs else percent
+def with_interval(found: Result, metric: str) -> str:
+    """A score or a change of it, and its interval."""
     ends = found["interval"]
-    return form(found["value"]) + (f" ({form(ends[0])} to {form(ends[1])})" if ends else "")
+    between = f" ({points(ends[0], metric)} to {points(ends[1], metric)})" if ends else ""
+    return points(found["value"], metric) + between
 
 
 def share(result: Result, original: Result, name: str) -> str:
     """What is left of something, in percent; nothing where it is not known."""
     if not result.get(name) or not original.get(name):
         return "–"
-    return f"{percent(result[name] / original[name])} %"
+    return f"{points(result[name] / original[name])} %"
 
 
-def score_text(result: Result) -> str:
+def score_text(result: Result, metric: str) -> str:
     """A score, or that there is none."""
     if "score" in result:
-        return percent(result["score"]["value"])
+        return points(result["score"]["value"], metric)
     return "refused" if result else ""
 
 
@@ -76,12 +68,13 @@ def glance_rows(found: Found, subjects: Iterable[Subject]) -> Iterator[list[str]
         sizes = [result_of(found, subject.name, f"--max-macs {size}") for size in SIZES]
         eight = [result_of(found, subject.name, kind) for kind in INT8]
         goal = next((r for name in GOALS if (r := result_of(found, subject.name, name))), {})
-        reached = f"{share(goal, first, 'macs')}, {score_text(goal)}" if goal else ""
-        yield [subject.name, subject.metric, score_text(first), *map(score_text, sizes), reached,
-               *map(score_text, eight)]  # fmt: skip
+        text = partial(score_text, metric=subject.metric)
+        reached = f"{share(goal, first, 'macs')}, {text(goal)}" if goal else ""
+        yield [subject.name, subject.metric, text(first), *map(text, sizes), reached,
+               *map(text, eight)]  # fmt: skip
 
 
-def cell_row(command: str, result: Result, original: Result) -> list[str]:
+def cell_row(command: str, result: Result, original: Result, metric: str) -> list[str]:
     """One line of a network's table."""
     took = ["", ""]
     if "seconds" in result:
@@ -92,16 +85,16 @@ def cell_row(command: str, result: Result, original: Result) -> list[str]:
         return [name, "", "", "", "", "", *took, f"**{said or result.get('code')}**"]
     time, change = "", ""
     if command != ORIGINAL:
-        change = with_interval(result["change"], signs=True)
+        change = with_interval(result["change"], metric)
         if "latency" in result:
-            low, high = map(percent, result["latency"]["interval"])
-            time = f"{percent(result['latency']['ratio'])} % ({low} to {high})"
+            low, high = map(points, result["latency"]["interval"])
+            time = f"{points(result['latency']['ratio'])} % ({low} to {high})"
     elif "latency" in result:
         time = f"{result['latency']['ms']:.2f} ms"
     sizes = [share(result, original, "macs"), share(result, original, "bytes")]
     if command == ORIGINAL:
         sizes = [f"{result['macs']:,}" if result["macs"] else "–", f"{result['bytes']:,}"]
-    return [name, *sizes, with_interval(result["score"]), change, time, *took, said]
+    return [name, *sizes, with_interval(result["score"], metric), change, time, *took, said]
 
 
 def subject_rows(found: Found, subject: Subject) -> Iterator[list[str]]:
@@ -111,7 +104,7 @@ def subject_rows(found: Found, subject: Subject) -> Iterator[list[str]]:
     for command in (ORIGINAL, "--eps 0", *sizes, *GOALS, *INT8):
         result = result_of(found, subject.name, command)
         if result:
-            yield cell_row(command, result, original)
+            yield cell_row(command, result, original, subject.metric)
 
 
 def about(found: Found, subject: Subject) -> str:
@@ -119,8 +112,9 @@ def about(found: Found, subject: Subject) -> str:
     any_made = (result_of(found, subject.name, f"--max-macs {size}") for size in SIZES)
     shown = next((r["shown"] for r in any_made if "shown" in r), "")
     template = shown.rsplit(" --max-macs", 1)[0]
+    unit = "" if "dB" in subject.metric else ", in percent"
     lines = [
-        f"{subject.about}. Score: {subject.metric}, in percent. "
+        f"{subject.about}. Score: {subject.metric}{unit}. "
         f"Given: {subject.given}. Judged on: {subject.judged}."
     ]
     if template:
@@ -175,20 +169,21 @@ def write_page(found: Found, subjects: tuple[Subject, ...], path: Path) -> None:
     path.write_text(page_text(found, subjects))
 
 
-def quick_rows(found: Found, kept: Found, nets: Iterable[str]) -> Iterator[list[str]]:
+def quick_rows(found: Found, kept: Found, subjects: Iterable[Subject]) -> Iterator[list[str]]:
     """What was measured now beside what is checked in."""
-    for net in nets:
+    for subject in subjects:
+        net = subject.name
         for size in SIZES:
             now, before = (result_of(f, net, f"--max-macs {size}") for f in (found, kept))
             original = result_of(kept, net, ORIGINAL)
             if now:
-                yield [net, f"--max-macs {size}", *both(now, before, original)]
+                yield [net, f"--max-macs {size}", *both(now, before, original, subject.metric)]
 
 
-def both(now: Result, before: Result, original: Result) -> list[str]:
+def both(now: Result, before: Result, original: Result, metric: str) -> list[str]:
     """Multiply-adds, score and CPU seconds, before → now."""
     macs = [share(r, original, "macs") for r in (before, now)]
-    scores = [with_interval(r["score"]) if "score" in r else r.get("said", "–")
+    scores = [with_interval(r["score"], metric) if "score" in r else r.get("said", "–")
               for r in (before, now)]  # fmt: skip
     seconds = [f"{r['cpu']:.0f}" if "cpu" in r else "–" for r in (before, now)]
     return [" → ".join(pair) for pair in (macs, scores, seconds)]

@@ -85,7 +85,7 @@ class Bench:
         alone = Counter(without_names(one["reason"]) for one in report.get("refused", ()))
         words_shown = " ".join(["--data", Path(data).name, *words])
         return {
-            "shown": f"onnxfde optimize original.onnx small.onnx {words_shown}",
+            "shown": f"onnxfde optimize {Path(paths[0]).name} small.onnx {words_shown}",
             "alone": dict(alone),
             "code": took.code,
             "seconds": took.wall,

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.real import classifiers, ocr, orientation, text_files, yolox
+from benchmarks.real import (
+    classifiers,
+    ocr,
+    orientation,
+    sound_noise,
+    sound_wakeword,
+    text_files,
+    text_sentences,
+    yolox,
+)
 from benchmarks.real.subject import Subject
 
 SUBJECTS: tuple[Subject, ...] = (
@@ -10,5 +19,8 @@ SUBJECTS: tuple[Subject, ...] = (
     *orientation.SUBJECTS,
     *yolox.SUBJECTS,
     *text_files.SUBJECTS,
+    *text_sentences.SUBJECTS,
+    *sound_wakeword.SUBJECTS,
+    *sound_noise.SUBJECTS,
     *classifiers.SUBJECTS,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
@@ -39,4 +40,6 @@ def done(module: str, name: str, place: str, action: str, *words: str) -> Result
 
 
 if __name__ == "__main__":
-    print(json.dumps(done(*sys.argv[1:])))
+    with redirect_stdout(sys.stderr):
+        figures = done(*sys.argv[1:])
+    print(json.dumps(figures))
