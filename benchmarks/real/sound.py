@@ -102,6 +102,13 @@ def babble(voices: Sequence[FloatArray], length: int, rng: np.random.Generator) 
     return np.asarray(total / max(total.std(), 1e-9))
 
 
+def any_noise(talk: Sequence[FloatArray], length: int, rng: np.random.Generator) -> FloatArray:
+    """Coloured noise; one time in four, six people who talk."""
+    if rng.random() < 1 / 4:
+        return babble([talk[i] for i in rng.choice(len(talk), 6)], length, rng)
+    return coloured(length, rng.uniform(0, 2), rng)
+
+
 def mixture(clean: FloatArray, noise: FloatArray, ratio: float) -> FloatArray:
     """A sound with noise so many dB below it.
 

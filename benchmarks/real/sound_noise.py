@@ -10,21 +10,12 @@ Prompts of one language to fit to, of another to judge; with coloured noise or p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.real.packages import from_pypi, store_beside
-from benchmarks.real.sound import (
-    RATE,
-    babble,
-    coloured,
-    frame_powers,
-    mixture,
-    prompts,
-    si_sdr,
-)
+from benchmarks.real.packages import from_pypi, made_once, store_beside
+from benchmarks.real.sound import RATE, any_noise, frame_powers, mixture, prompts, si_sdr
 from benchmarks.real.subject import Material, Run, Score, Subject
 from onnxfde.numbers import Array, FloatArray
 
@@ -65,27 +56,20 @@ def clips_of(language: str, seed: int, store: Path) -> tuple[Array, Array]:
     talk = [talkers[i]() for i in rng.choice(len(talkers), 24, replace=False)]
     chosen = rng.choice(len(files), CLIPS, replace=len(files) < CLIPS)
     clean = [clip_of(files[i](), rng) for i in chosen]
-    noisy = [mixture(clip, any_noise(talk, rng), rng.uniform(*RATIOS)) for clip in clean]
+    noisy = [mixture(clip, any_noise(talk, LENGTH, rng), rng.uniform(*RATIOS)) for clip in clean]
     return np.stack(clean).astype(np.float32), np.stack(noisy).astype(np.float32)
-
-
-def any_noise(talk: Sequence[FloatArray], rng: np.random.Generator) -> FloatArray:
-    """Coloured noise; one in four times people who talk."""
-    if rng.random() < 1 / 4:
-        return babble([talk[i] for i in rng.choice(len(talk), 6)], LENGTH, rng)
-    return coloured(LENGTH, rng.uniform(0, 2), rng)
 
 
 def prepare_clips(folder: Path) -> Path:
     """The clips of both networks, made once; where they are."""
     store = store_beside(folder)
-    sounds = store / "noisy-prompts"
-    if not (sounds / "judged.npz").exists():
-        sounds.mkdir(parents=True, exist_ok=True)
+
+    def make(sounds: Path) -> None:
         for name, language, seed in (("given", FIT, 0), ("judged", JUDGE, 1)):
             clean, noisy = clips_of(language, seed, store)
             np.savez(sounds / f"{name}.npz", clean=clean, noisy=noisy)
-    return sounds
+
+    return made_once(store / "noisy-prompts", make)
 
 
 def half_window() -> FloatArray:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.real.packages import from_pypi, store_beside
-from benchmarks.real.sound import RATE, babble, coloured, mixture, network, prompts, say
+from benchmarks.real.packages import from_pypi, made_once, store_beside
+from benchmarks.real.sound import RATE, any_noise, mixture, network, prompts, say
 from benchmarks.real.subject import Material, Run, Score, Subject
 from onnxfde.numbers import Array, FloatArray
 
@@ -109,19 +109,12 @@ def clips_of(part: Part, store: Path) -> tuple[list[FloatArray], Array]:
     recordings = [files[i]() for i in rng.permutation(len(files))[: part.spoken]]
     texts = [WORD] * part.spoken + [str(rng.choice(part.others)) for _ in range(part.spoken)]
     speech = [say(text, any_voice(part, rng), store) for text in texts] + recordings
-    clips = [with_noise(placed(sound, rng), recordings, rng) for sound in speech]
+    clips = []
+    for sound in speech:
+        clip = placed(sound, rng)
+        noise = any_noise(recordings, LENGTH, rng)
+        clips.append(mixture(clip, noise, rng.uniform(*RATIOS)))
     return clips, np.arange(len(clips)) < part.spoken
-
-
-def with_noise(
-    clip: FloatArray, talk: Sequence[FloatArray], rng: np.random.Generator
-) -> FloatArray:
-    """A clip with coloured noise, or one in four times with people who talk."""
-    if rng.random() < 1 / 4:
-        noise = babble([talk[i] for i in rng.choice(len(talk), 6)], len(clip), rng)
-    else:
-        noise = coloured(len(clip), rng.uniform(0, 2), rng)
-    return mixture(clip, noise, rng.uniform(*RATIOS))
 
 
 def spectrograms(clips: Sequence[FloatArray], models: Path) -> Array:
@@ -151,16 +144,16 @@ def models_of(store: Path) -> Path:
 def prepare_sounds(folder: Path) -> Path:
     """Spectrograms and embeddings of all clips, once for both networks; where they are."""
     store = store_beside(folder)
-    sounds = store / "wakeword-sounds"
-    if not (sounds / "judged.npz").exists():
-        sounds.mkdir(parents=True, exist_ok=True)
+
+    def make(sounds: Path) -> None:
         embed = network(models_of(store) / "embedding_model.onnx")
         for name, part in (("given", GIVEN), ("judged", JUDGED)):
             clips, y = clips_of(part, store)
             spectra = spectrograms(clips, models_of(store)).astype(np.float32)
             embeddings = np.stack([embed(input_1=windows(one))[0][:, 0, 0] for one in spectra])
             np.savez(sounds / f"{name}.npz", spectra=spectra, embeddings=embeddings, y=y)
-    return sounds
+
+    return made_once(store / "wakeword-sounds", make)
 
 
 def some_rows(places: Sequence[Array]) -> Array:
