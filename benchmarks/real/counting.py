@@ -1,11 +1,10 @@
 """How many multiplications a file does for one sample: the shapes are those of a run.
 
-LSTM and GRU: steps × batch × (all weights of the gates). Subgraphs are not counted.
+Subgraphs are not counted.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,29 +12,18 @@ import numpy as np
 import onnx
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
-from onnxfde.graph.cost import MATRIX, UNCOUNTED, WINDOW, product_cost
+from onnxfde.graph.cost import UNCOUNTED, product_cost, product_nodes
 from onnxfde.numbers import Array
-
-RECURRENT = {"LSTM", "GRU", "RNN"}
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def multiplications(path: Path, feed: Mapping[str, Array]) -> int | None:
     """Multiply-adds of one run on these inputs; None if an operator is not counted."""
     model = onnx.load(path)
-    if {node.op_type for node in model.graph.node} & (UNCOUNTED - RECURRENT):
+    if {node.op_type for node in model.graph.node} & UNCOUNTED:
         return None
-    products = [n for n in model.graph.node if n.op_type in {*MATRIX, *WINDOW, *RECURRENT}]
+    products = list(product_nodes(model))
     shapes = shapes_of(model, feed, {name for n in products for name in (*n.input, *n.output)})
-    return sum(cost(node, shapes) for node in products)
-
-
-def cost(node: onnx.NodeProto, shapes: Shapes) -> int:
-    """Multiply-adds of one node."""
-    if node.op_type not in RECURRENT:
-        return product_cost(node, dict(shapes)) or 0
-    steps, batch, _ = shapes[node.input[0]]
-    return steps * batch * sum(math.prod(shapes[name]) for name in node.input[1:3])
+    return sum(product_cost(node, shapes) or 0 for node in products)
 
 
 def shapes_of(

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.common.found_cells import Result
 from benchmarks.real.counting import multiplications
 from benchmarks.real.subject import Run, Score, Subject
-from onnxfde.estimates import Estimate, paired_interval, share_interval, skewed_interval
+from onnxfde.estimates import Estimate, paired_interval, ratio_interval, share_interval
 from onnxfde.numbers import Array, FloatArray
 
 SECONDS = 6.0
@@ -104,7 +104,7 @@ def difference(after: Score, before: Score) -> Result:
     error = float(np.linalg.norm(parts))
     lean = float(np.sum((parts / error) ** 3)) if error else 0.0
     found = Estimate(change, len(parts), error, lean)
-    return {"value": change, "interval": skewed_interval(found)}
+    return {"value": change, "interval": ratio_interval(found, parts, signed=True)}
 
 
 def deviations(score: Score) -> FloatArray:

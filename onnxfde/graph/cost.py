@@ -1,12 +1,13 @@
 """The cost of one run, computed from shapes: multiply-adds of its products, and stored weights.
 
-A product costs (values it makes) × (values that each is summed from).
+A product costs (values it makes) × (values that each is summed from), a recurrent layer (steps) ×
+(batch) × (weights of its gates).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from onnxfde.graph.inferred_shapes import NOTHING, inferred_dims
 from onnxfde.graph.model import Graph
@@ -19,6 +20,7 @@ from onnxfde.graph.tensors import FLOATS, keyed_tensors
 MATRIX = {"Gemm": 0, "MatMul": 0, "MatMulInteger": 0, "QLinearMatMul": 0}
 WINDOW = {"Conv": 1, "ConvInteger": 1, "QLinearConv": 3, "ConvTranspose": 1}
 """The input whose shape says how many values are summed."""
+RECURRENT = {"GRU", "LSTM", "RNN"}
 WHOLE = {
     "QuantizeLinear": (0,),
     "DequantizeLinear": (0,),
@@ -29,7 +31,7 @@ WHOLE = {
     "QGemm": (0, 3, 6),
 }
 """The inputs of integer operators that are values; the others are scales and zero points."""
-UNCOUNTED = {"Attention", "DeformConv", "Einsum", "GRU", "LSTM", "RNN", "Scan", "Loop", "If"}
+UNCOUNTED = {"Attention", "DeformConv", "Einsum", "Scan", "Loop", "If"}
 """Operators that multiply in ways which are not counted here."""
 NO_PRODUCTS = {
     *KEEPS_SHAPE,
@@ -63,8 +65,9 @@ def is_counted(model: ModelProto) -> bool:
 
 
 def product_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Matrix products and convolutions."""
-    return (n for n in model.graph.node if n.op_type in MATRIX or n.op_type in WINDOW)
+    """Matrix products, convolutions and recurrent layers."""
+    kinds = {*MATRIX, *WINDOW, *RECURRENT}
+    return (node for node in model.graph.node if node.op_type in kinds)
 
 
 def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, Dims]:
@@ -84,21 +87,32 @@ def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, D
     return found
 
 
-def lengths_needed(node: NodeProto) -> tuple[str, str]:
+def lengths_needed(node: NodeProto) -> tuple[str, ...]:
     """The values whose shapes say what a product costs: what it sums over, and what it makes."""
+    if node.op_type in RECURRENT:
+        return tuple(node.input[:3])
     made = node.input[0] if node.op_type == "ConvTranspose" else node.output[0]
     return node.input[{**MATRIX, **WINDOW}[node.op_type]], made
 
 
 def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
     """Multiply-adds of one product."""
-    operand, made = (known.get(name, (None,)) for name in lengths_needed(node))
+    operand, made, *gates = (known.get(name, (None,)) for name in lengths_needed(node))
+    if node.op_type in RECURRENT:
+        shapes = (operand[:2], made), (operand[:2], *gates)
+        parts = [product_of_lengths([d for shape in pair for d in shape]) for pair in shapes]
+        return None if None in parts else sum(part or 0 for part in parts)
     if node.op_type in WINDOW:
         summed = operand[1:]
     else:
         summed = operand[:1] if attributes(node).get("transA") else operand[-1:]
-    lengths = [d for d in (*made, *summed) if isinstance(d, int)]
-    return math.prod(lengths) if len(lengths) == len(made) + len(summed) else None
+    return product_of_lengths([*made, *summed])
+
+
+def product_of_lengths(lengths: Sequence[int | str | None]) -> int | None:
+    """The product of lengths; None if one of them is not known."""
+    known = [length for length in lengths if isinstance(length, int)]
+    return math.prod(known) if len(known) == len(lengths) else None
 
 
 def stored_weights(model: ModelProto) -> int:

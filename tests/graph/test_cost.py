@@ -185,3 +185,19 @@ def test_a_pipeline_of_sklearn_is_counted() -> None:
     assert multiply_adds(model, {"x": (1, 3)}) == 3 * 6 + 6 * 2
     model.graph.node[-1].op_type = "SVMRegressor"
     assert multiply_adds(model, {"x": (1, 3)}) is None
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_a_recurrent_layer_costs_all_its_gates_in_each_step(kind: str, gates: int) -> None:
+    model = build(
+        f'h = {kind} <direction = "bidirectional", hidden_size = 7> (x, W, R) '
+        "y = MatMul(h, V)",
+        inputs="float[S,N,5] x",
+        outputs="float y",
+        W=normal(2, gates * 7, 5),
+        R=normal(2, gates * 7, 7),
+        V=normal(7, 3),
+    )
+    steps, batch = 11, 2
+    recurrent = steps * batch * 2 * gates * 7 * (5 + 7)
+    assert multiply_adds(model, {"x": (steps, batch, 5)}) == recurrent + steps * 2 * batch * 7 * 3
