@@ -54,6 +54,15 @@ def test_a_difference_is_of_the_same_items() -> None:
     assert high - low < 0.3 * (alone[1] - alone[0])
 
 
+def test_few_unequal_items_stay_within_what_is_possible() -> None:
+    bottom = np.array([2.0] * 18 + [60.0, 80.0])
+    score = Score(bottom * ([0.9] * 18 + [0.05, 0.6]), bottom)
+    low, high = estimated(score)["interval"]
+    assert 0 < low < score.estimate.value < high <= 0.9 + 1e-12
+    same = difference(score, score)
+    assert same == {"value": 0, "interval": (0, 0)}
+
+
 def test_a_perfect_score_is_not_certain() -> None:
     score = class_score(np.eye(3)[[0, 1, 2, 0]], np.array([0, 1, 2, 0]))
     low, high = estimated(score)["interval"]
