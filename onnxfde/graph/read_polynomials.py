@@ -208,6 +208,8 @@ class PolynomialReader:
         units = np.eye(size).reshape(size, *given)
         blocks = [units[at : at + UNITS_AT_ONCE] for at in range(0, size, UNITS_AT_ONCE)]
         made = np.concatenate([self.evaluated(node, block) for block in blocks])
+        if made.shape != (size, *nothing.shape[1:]):
+            raise NoMatch(f"{op(node)} '{label(node)}' does not treat samples one by one")
         bias = nothing.ravel()
         return (made.reshape(size, -1) - bias).T, bias, nothing.shape[1:]
 

@@ -101,6 +101,11 @@ def test_maps_and_squares_add_up_to_the_depth() -> None:
 
 
 REFUSED = {
+    "Conv 'h' does not treat samples one by one": build(
+        "h = Conv <pads = [1, 1, 1, 1]> (x, x) y = Flatten(h)",
+        inputs="float[N,2,4,4] x",
+        outputs="float[N,M] y",
+    ),
     "no affine maps or polynomials: MaxPool, Relu": build(
         "h = MatMul(x, W) r = Relu(h) y = MaxPool <kernel_shape = [1]> (r)", W=weights(3, 2)
     ),
