@@ -172,6 +172,8 @@ def pad(step: Step) -> Passes:
     if pads is None:
         raise NoMatch(f"{step.named} does not have constant lengths")
     axes = [n % spot.rank for n in (range(spot.rank) if given is None else given)]
+    if len(pads) != 2 * len(axes):
+        raise NoMatch(f"{step.named} has {len(pads)} lengths for {len(axes)} axes")
     if any(n for n, axis in zip(pads, axes * 2, strict=True) if axis == spot.axis):
         raise NoMatch(f"{step.named} adds others to the channels")
     step.constant(2)
@@ -189,9 +191,11 @@ def cut(step: Step) -> Passes:
         return Passes(spot)
     entry, whole = axes.index(spot.axis), step.number_of_entries(spot)
     steps = step.integers("steps", 4) or [1] * len(axes)
-    first, last = (None if ends is None else ends[entry] for ends in (starts, ends))
-    takes_all = (first == 0 or (first or 0) <= -whole) and (last or 0) >= whole
-    if not takes_all or steps[entry] != 1:
+    given = [numbers or [] for numbers in (starts, ends, steps)]
+    if any(len(numbers) != len(axes) for numbers in given):
+        raise NoMatch(f"{step.named} does not have numbers for {len(axes)} axes")
+    first, last, step_length = (numbers[entry] for numbers in given)
+    if (first != 0 and first > -whole) or last < whole or step_length != 1:
         raise NoMatch(f"{step.named} takes some of the channels")
     return Passes(spot)
 

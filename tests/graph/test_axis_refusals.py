@@ -111,6 +111,16 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"s": integers(0), "e": integers(9), "ax": integers(1), "two": integers(2)},
         "Slice 'r' takes some of the channels",
     ),
+    "Slice with a number too few": (
+        "r = Slice(h, s, e, ax)",
+        {"s": integers(0), "e": integers(9, 9), "ax": integers(1, 2)},
+        "Slice 'r' does not have numbers for 2 axes",
+    ),
+    "Pad with a number too few": (
+        "r = Pad(h, p)",
+        {"p": integers(0, 0, 1, 1, 0, 0, 1)},
+        "Pad 'r' has 7 lengths for 4 axes",
+    ),
     "Gather of channels": (
         "r = Gather <axis = 1> (h, n)",
         {"n": integers(5, 4, 3, 2, 1, 0)},

@@ -190,8 +190,7 @@ def test_a_pipeline_of_sklearn_is_counted() -> None:
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_a_recurrent_layer_costs_all_its_gates_in_each_step(kind: str, gates: int) -> None:
     model = build(
-        f'h = {kind} <direction = "bidirectional", hidden_size = 7> (x, W, R) '
-        "y = MatMul(h, V)",
+        f'h = {kind} <direction = "bidirectional", hidden_size = 7> (x, W, R) y = MatMul(h, V)',
         inputs="float[S,N,5] x",
         outputs="float y",
         W=normal(2, gates * 7, 5),
