@@ -21,7 +21,7 @@ from benchmarks.common.processes import run_apart
 from benchmarks.real.cells import ORIGINAL, Cell, cells_of
 from onnxfde.estimates import interval_text
 
-LIMIT = 900.0
+LIMIT = 600.0
 """Seconds after which a command is stopped; chosen."""
 WORKER = "benchmarks.real.worker"
 
