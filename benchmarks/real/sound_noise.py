@@ -24,9 +24,9 @@ DETECTOR = "silero-vad==6.2.3"
 FIT, JUDGE, TALK = "en", "fr", "it"
 """Languages of the recordings to fit to, to judge, and of those who talk in the background."""
 CLIPS = 240
+"""Clips to fit to, and to judge; chosen."""
 GIVEN_FRAMES = 100
 """Frames of each clip that nsnet2 is given to fit to, one second. Chosen: 24,000 rows are many."""
-"""Clips to fit to, and to judge; chosen."""
 LENGTH = 4 * RATE
 RATIOS = (0.0, 15.0)
 """The noise is so many dB below the speech; chosen."""
