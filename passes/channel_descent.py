@@ -44,7 +44,8 @@ def descend_axis(
     way = axis_chain(graph, axis, (int(source.shape[2]), int(source.shape[3])))
     other = None if reader.added is None else recorded_maps(current, reader.added.other)
     target = recorded_maps(original, reader.target)
-    chosen_by = current.samples.to_choose_by[: len(source)]
+    chosen_by = current.samples.to_choose_by[: current.samples.fed]
+    chosen_by = np.repeat(chosen_by, len(source) // max(len(chosen_by), 1))
     problem = Reconstruction(way.chain, source, target, other, way.after, way.fixed, chosen_by)
     found = descend(problem, seed=seed, deadline=deadline)
     if found.after >= found.before:

@@ -101,20 +101,33 @@ class ChannelMerging:
                 if before is not None:
                     self.measure_own(work, TargetMeter(before, chooser.current))
                 outcome.text = f"{work.units} → {work.axis.units} channels"
-        self.go_on([work for work in chosen if work.cut], original, current, meter)
+        self.go_on(chosen, original, current, meter)
 
     def go_on(
-        self, cut: list[AxisWork], original: Recording, current: Recording, meter: TargetMeter
+        self, done: list[AxisWork], original: Recording, current: Recording, meter: TargetMeter
     ) -> None:
-        """Use what the others left of the time for layers whose search it ended."""
+        """Use what is left of the time for layers whose search it ended.
+
+        What a reader makes must be all that it made in the original: if it makes the units of
+        another axis, some of them are gone by now.
+        """
+        makers = {work.axis.producer.node.output[0] for work in done}
+        whole = [
+            work for work in done if not any(r.node.output[0] in makers for r in work.axis.readers)
+        ]
+        cut, moved = [work for work in whole if work.cut], False
         for number, work in enumerate(cut):
             deadline = self.context.deadline.for_part(share_of_time(cut[number:]))
             if deadline.passed:
-                return
-            work.cut = False
-            work.remarks.remove(TIME_IS_UP)
-            current.forget(work.axis.producer.node.output[0])
-            self.descend(work, original, current, deadline)
+                break
+            title = f"layer '{work.axis.name}' again"
+            with self.context.progress.on_layer(title) as outcome, few_threads(work.parameters):
+                work.cut, moved = False, True
+                work.remarks.remove(TIME_IS_UP)
+                current.forget(work.axis.producer.node.output[0])
+                self.descend(work, original, current, deadline)
+                outcome.text = f"{work.axis.units} channels"
+        for work in whole if moved else []:
             self.measure(work, meter)
 
     def recorded(self, reference: Graph) -> Recording:

@@ -61,8 +61,8 @@ DESTROYED = 4.0
 """From how many times too much on the errors of layers behind others say little. Chosen."""
 MOST_ALONE = 4
 """How many layers are looked at one by one at most: those that were to give most. Chosen."""
-MOST_BLAME = 30.0
-"""By which factor such a look changes what a layer's curve says at most. Chosen."""
+BLAME = (1 / 30, 1000.0)
+"""By which factor such a look changes what a layer's curve says, at least and at most. Chosen."""
 ALL_ROWS = 10**9
 """So many rows that their mean is that of all."""
 FEWEST_ROWS_FOR_LOSS = 200
@@ -78,6 +78,8 @@ class Attempt:
     loss: Estimate | None = None
     worst: float = 0.0
     """What it is likely to lose at most on other rows."""
+    alone: int | None = None
+    """The place of the layer whose part in a try was looked at, all others being whole."""
 
     @property
     def value(self) -> float:
@@ -115,28 +117,27 @@ class LossSearch:
 
     def attempts(self) -> Iterator[Attempt]:
         """Networks that come closer and closer to what is allowed."""
-        tried, alone = list[Attempt](), 0
+        tried = list[Attempt]()
         counts: Indices | None = self.first_counts
         while counts is not None:
-            tried.append(self.attempt(counts, len(tried) - alone))
+            tried.append(self.attempt(counts, len(whole_tries(tried))))
             yield tried[-1]
             near = NEAR_ENOUGH * self.limit <= tried[-1].worst <= self.limit
-            if near or len(tried) - alone >= self.most_tries(tried):
+            if near or len(whole_tries(tried)) >= self.most_tries(tried):
                 return
             if len(tried) == 1 and tried[0].worst > FAR_OFF * self.limit:
-                tried += (singles := list(self.each_alone(counts)))
-                alone = len(singles)
-                yield from singles
+                tried += (looks := list(self.each_alone(counts)))
+                yield from looks
             counts = self.next_counts(tried)
 
     def each_alone(self, counts: Indices) -> Iterator[Attempt]:
         """One layer after the other with so few units, all others whole, if there are several."""
-        whole = self.spending.whole
-        cuts = [np.where(np.arange(len(whole)) == i, counts, whole) for i in range(len(whole))]
-        cuts = [cut for cut in cuts if (cut < whole).any()]
-        if len(cuts) > 1:
-            for cut in sorted(cuts, key=self.spending.cost)[:MOST_ALONE]:
-                yield self.attempt(cut, None)
+        whole, cost = self.spending.whole, self.spending.cost
+        places = np.arange(len(whole))
+        cuts = {int(i): np.where(places == i, counts, whole) for i in places[counts < whole]}
+        for place in sorted(cuts, key=lambda i: cost(cuts[i]))[: MOST_ALONE * (len(cuts) > 1)]:
+            found = self.seen(self.search.merged(cuts[place]), self.search.curves[place].axis.name)
+            yield replace(found, alone=place)
 
     def most_tries(self, tried: Sequence[Attempt]) -> int:
         """One more as long as none is good enough."""
@@ -151,7 +152,8 @@ class LossSearch:
 
     def in_vain(self, tried: Sequence[Attempt]) -> int:
         """How many tries there were if none of them is good enough."""
-        return 0 if any(a.worst <= self.limit for a in tried) else len(tried)
+        found = whole_tries(tried)
+        return 0 if any(a.worst <= self.limit for a in found) else len(found)
 
     @property
     def first_counts(self) -> Indices | None:
@@ -167,13 +169,16 @@ class LossSearch:
         """The error of the outputs that the first try may have by the curves."""
         return self.limit if self.kind == "error" else FIRST_DROP_BUDGET
 
-    def attempt(self, counts: Indices, number: int | None) -> Attempt:
-        """A network with so many units, and what it loses; None: a layer alone, to learn of it."""
-        share = 1 / max(self.usual_tries - (number or 0), 1)
-        result = self.search.merged(counts, share, by_error=number == 0)
+    def attempt(self, counts: Indices, number: int) -> Attempt:
+        """A network with so many units, and what it loses."""
+        share = 1 / max(self.usual_tries - number, 1)
+        return self.seen(self.search.merged(counts, share, by_error=not number), number + 1)
+
+    def seen(self, result: PassResult, what: int | str) -> Attempt:
+        """What a network loses, which is a try by its number, or the part of one that is named."""
         loss, worst = self.chooser.judged(result.graph)
         found = Attempt(self.search.counts_of(result), result, loss, worst)
-        name = "one layer" if number is None else f"try {number + 1}"
+        name = f"try {what}" if isinstance(what, int) else f"of these, '{what}' alone"
         self.search.context.progress.note(
             f"note: {name}: {self.spending.cost(found.counts):,.0f} parameters lose "
             f"{found.value:.3g}, on other rows up to {worst:.3g}; {self.limit:g} is allowed"
@@ -191,7 +196,8 @@ class LossSearch:
 
         Behind a layer that is destroyed, the errors of others say little.
         """
-        believed = [a for a in tried if self.is_alone(a) or a.worst <= DESTROYED * self.limit]
+        allowed = DESTROYED * self.limit
+        believed = [a for a in tried if a.alone is not None or a.worst <= allowed]
         curves = []
         for place, curve in enumerate(self.search.curves):
             found = {}
@@ -203,30 +209,24 @@ class LossSearch:
         spending = replace(self.spending, curves=curves)
         return replace(spending, curves=self.blamed(spending, tried))
 
-    def is_alone(self, attempt: Attempt) -> bool:
-        """Whether one layer was cut and all others are whole."""
-        return int((attempt.counts < self.spending.whole).sum()) == 1
-
     def blamed(self, spending: Spending, tried: Sequence[Attempt]) -> Sequence[FloatArray]:
         """Curves times what a layer lost alone, of what all together lost by their curves."""
-        singles = [attempt for attempt in tried[1:] if self.is_alone(attempt)]
-        curves = list(spending.curves)
-        if not singles or self.is_alone(tried[0]) or not spending.error(tried[0].counts):
-            return curves
-        usual = tried[0].value / spending.error(tried[0].counts)
-        for attempt in singles:
-            place = int(np.argmax(attempt.counts < spending.whole))
-            error = float(curves[place][attempt.counts[place]])
-            if error > 0 and usual > 0:
+        curves, first = list(spending.curves), spending.error(tried[0].counts)
+        usual = tried[0].value / first if first else 0.0
+        for attempt in tried:
+            if attempt.alone is None or usual <= 0:
+                continue
+            curve = curves[attempt.alone]
+            if error := float(curve[attempt.counts[attempt.alone]]):
                 factor = attempt.value / error / usual
-                curves[place] = curves[place] * np.clip(factor, 1 / MOST_BLAME, MOST_BLAME)
+                curves[attempt.alone] = curve * np.clip(factor, *BLAME)
         return curves
 
     def next_counts(self, tried: Sequence[Attempt]) -> Indices | None:
         """The counts to try next; None if there are none that are fewer and may be good enough."""
         spending = self.corrected(tried)
         known = {tuple(attempt.counts) for attempt in tried}
-        whole = [*tried[:1], *(a for a in tried[1:] if not self.is_alone(a))]
+        whole = whole_tries(tried)
         errors = [spending.error(attempt.counts) for attempt in whole]
         wanted = AIMS[min(self.in_vain(tried), len(AIMS) - 1)] * self.limit
         budget = next_budget(errors, [a.worst for a in whole], wanted)
@@ -238,6 +238,11 @@ class LossSearch:
                 return None
             budget *= SHORTER
         return None
+
+
+def whole_tries(tried: Sequence[Attempt]) -> list[Attempt]:
+    """Those that are not only a look at one layer."""
+    return [attempt for attempt in tried if attempt.alone is None]
 
 
 @dataclass(frozen=True, eq=False)

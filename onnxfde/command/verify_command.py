@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -30,9 +30,6 @@ from onnxfde.command.json_output import (
 )
 from onnxfde.command.quick_imports import importing
 from onnxfde.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def verify_command(

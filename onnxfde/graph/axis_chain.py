@@ -45,6 +45,8 @@ from onnxfde.numbers import ROUNDOFF, FloatArray
 
 IDLE = {"Identity", "Dropout"}
 """Operators that a chain leaves out."""
+LAYOUT = {"Concat", "Expand", "Slice", "Split", "Tile"}
+"""Operators that a chain leaves out where they change no length."""
 LIMITS = {"Max", "Min"}
 """Operators that are read by what they compute: Clip as exporters spell it."""
 FLATTENING = {"Flatten", "Reshape", "Squeeze"}
@@ -110,7 +112,7 @@ def axis_chain(graph: Graph, axis: Axis, size: Size) -> AxisChain:
             operations.append(joined_activation(graph, axis, argument, group))
             nodes.append(None)
             continue
-        if op(inner.node) in IDLE or (dense and op(inner.node) in FLATTENING):
+        if is_idle(graph, inner.node) or (dense and op(inner.node) in FLATTENING):
             continue
         made = inner_operation(graph, inner, axis.units, size)
         operations.append(made)
@@ -121,6 +123,13 @@ def axis_chain(graph: Graph, axis: Axis, size: Size) -> AxisChain:
     operations.append(ScaleShift(single(reader.scale), single(reader.shift)))
     behind = activation_behind(graph, reader.target)
     return AxisChain(axis, ConvChain(tuple(operations)), (*nodes, None, None), at, behind)
+
+
+def is_idle(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node changes nothing."""
+    before, after = ((graph.shape(n) or ())[1:] for n in (node.input[0], node.output[0]))
+    same = before == after and bool(before) and None not in before
+    return op(node) in IDLE or (op(node) in LAYOUT and same)
 
 
 def closed_groups(axis: Axis) -> Iterator[tuple[Inner, ...]]:

@@ -206,7 +206,12 @@ def alone(step: Step) -> Passes:
         raise NoMatch(f"{step.named} joins the channels with others")
     if len(step.node.output) > 1:
         raise NoMatch(f"{step.named} splits the channels")
-    return Passes(step.spot)
+    spot, parts = step.spot, step.integers("split", 1) if op(step.node) == "Split" else None
+    if parts is None or attributes(step.node).get("axis", 0) % spot.rank != spot.axis:
+        return Passes(spot)
+    if "split" in attributes(step.node):
+        raise NoMatch(f"{step.named} says how many channels there are")
+    return Passes(spot, lengths=named_length(step, 1, 0, spot))
 
 
 def repeated(step: Step) -> Passes:

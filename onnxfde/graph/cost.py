@@ -74,14 +74,15 @@ def one_sample(graph: Graph, known: Mapping[str, Dims] = NOTHING) -> dict[str, D
     """The shapes of a model's inputs for one sample, of which some lengths may be known from data.
 
     Shapes of other values that are known stay. Other lengths that it leaves open are 1 or, if
-    windows move over them, not known: there, fewer values than a window has would come out.
+    windows or steps move over them, not known: 1 would be fewer than a window has.
     """
-    windows = any(n.op_type in WINDOW or n.op_type.endswith("Pool") for n in graph.model.graph.node)
+    kinds = {node.op_type for node in graph.model.graph.node}
+    moving = kinds & {*WINDOW, *RECURRENT} or any(kind.endswith("Pool") for kind in kinds)
     found = dict(known)
     for value in graph.inputs:
         lengths, seen = graph.shape(value.name) or (), known.get(value.name, ())
         seen = seen if len(seen) == len(lengths) else (None,) * len(lengths)
-        others = ((None if windows else 1) if d is None else d for d in seen[1:])
+        others = ((None if moving else 1) if d is None else d for d in seen[1:])
         pairs = zip(lengths, (1, *others), strict=False)
         found[value.name] = tuple(d if isinstance(d, int) else other for d, other in pairs)
     return found

@@ -131,8 +131,14 @@ def clip_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
     return contraction_magnitude(graph, node) if limits[0] <= 0 <= limits[1] else None
 
 
-def limit_magnitude(graph: Graph, node: NodeProto) -> Nodes:
-    """The sum of all: a maximum or minimum is at most that, and so is its change."""
+def limit_magnitude(graph: Graph, node: NodeProto) -> Nodes | None:
+    """The sum of all: a maximum or minimum is at most that, and so is its change.
+
+    Only with a number that tells the type: of lengths there is no sum.
+    """
+    constants = [graph.constant(name) for name in node.input]
+    if not any(found is not None and found.values.dtype.kind == "f" for found in constants):
+        return None
     return [made("Sum", list(node.input), node)]
 
 

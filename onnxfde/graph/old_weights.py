@@ -25,6 +25,10 @@ from onnxfde.graph.protos import ModelProto
 HASH_DIGITS = 16
 """Digits of the hash in the name of a data file: 64 bits, so that no two versions share a name."""
 MODEL_FIELDS = {ModelProto.IR_VERSION_FIELD_NUMBER, ModelProto.GRAPH_FIELD_NUMBER}
+TEXT_SUFFIXES = frozenset((".onnxtxt", ".pbtxt", ".prototxt", ".textproto", ".txtpb"))
+"""How onnx calls models that are text."""
+JSON_GRAPHS = (b'"irVersion"', b'"ir_version"')
+"""What stands in a model that is JSON."""
 MOST_FIELDS = 1000
 """Outermost fields of a file among which a version and a graph make it a model. Chosen: exporters
 write them among the first ten; not tuned."""
@@ -99,7 +103,7 @@ def may_name(file: Path, data: bytes) -> bool:
 
     A file that is called like a model and cannot be read may be one.
     """
-    called_so = file.suffix.lower() == ".onnx"
+    called_so = file.suffix.lower() in {".onnx", *TEXT_SUFFIXES}
     try:
         found = os.stat(file)
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
@@ -108,7 +112,9 @@ def may_name(file: Path, data: bytes) -> bool:
             file.open("rb") as stream,
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw,
         ):
-            return (called_so or begins_like_a_model(raw)) and raw.find(data) >= 0
+            is_model = called_so or any(raw.find(word) >= 0 for word in JSON_GRAPHS)
+            is_model = is_model or begins_like_a_model(raw)
+            return is_model and raw.find(data) >= 0
     except FileNotFoundError:
         return False
     except (OSError, ValueError):

@@ -135,7 +135,8 @@ class _Draws:
 
     def __init__(self, problem: Reconstruction, rng: np.random.Generator) -> None:
         held = problem.chosen_by
-        held = split_rows(len(problem.source)).choose if held is None else held
+        if held is None or len(held) != len(problem.source):
+            held = split_rows(len(problem.source)).choose
         self.held_out, self.taught = np.flatnonzero(held), np.flatnonzero(~held)
         self.rng, self.size = rng, problem.target.shape[2:]
 

@@ -52,7 +52,7 @@ def limit_rule(call: NodeCall) -> Pair:
     """The larger or smaller of a value and single numbers."""
     others = [i for i in range(len(call.inputs)) if not call.is_fixed(i)]
     if len(others) != 1:
-        raise Uncertified("it compares several values")
+        raise Uncertified("it compares several values" if others else "it compares constants only")
     limits = [call.fixed(i) for i in range(len(call.inputs)) if i not in others]
     if any(limit.size != 1 or np.isnan(limit).any() for limit in limits):
         raise Uncertified("a limit is not a single number")

@@ -81,9 +81,14 @@ class SideBySide:
         samples = replace(self.samples, absolute=True, labels=None)
         try:
             runner = load(model, self.original.folder, CONSTANTS_BEFORE_RUNS)
-            return [output.values for output in self._outputs(runner, samples)]
+            found = [output.values for output in self._outputs(runner, samples)]
         except RuntimeUnavailable:
             return None
+        before = self._original
+        fits = isinstance(before, Executed) and all(
+            a.shape == b.values.shape for a, b in zip(found, before.outputs, strict=True)
+        )
+        return found if fits else None
 
     @cached_property
     def _original(self) -> Executed | str:

@@ -21,7 +21,7 @@ from onnxfde.graph.axis_chain import activation_behind
 from onnxfde.graph.model import Graph
 from onnxfde.graph.nodes import op
 from onnxfde.numbers import Array, FloatArray
-from onnxfde.running.moments import REMEMBERED_BYTES, Kept, values_before
+from onnxfde.running.moments import CONSTANT_SHARE, REMEMBERED_BYTES, Kept, values_before
 from onnxfde.running.output_changes import largest, measured_output
 from onnxfde.running.outputs import Output, output_of, rows_in
 from onnxfde.running.recording import Recording
@@ -52,8 +52,10 @@ class ChangeSums:
         """The change, relative to how far the value varies."""
         change, square, total = map(np.concatenate, (self.change, self.square, self.total))
         mean = total.sum(axis=0) / max(len(total) * self.positions, 1)
-        spread = square - 2 * total @ mean + self.positions * float(mean @ mean)
-        return RowChanges(change, np.maximum(spread, 0.0), float(square.sum())).error
+        spread = np.maximum(square - 2 * total @ mean + self.positions * float(mean @ mean), 0.0)
+        size = float(square.sum())
+        spread = spread if spread.sum() > CONSTANT_SHARE * size else np.zeros_like(spread)
+        return RowChanges(change, spread, size).error
 
 
 def by_sample(values: Array, axis: int) -> FloatArray:

@@ -182,7 +182,21 @@ def unreadable(out: Path, data: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("made", [copy, copy_above, link, linked_model, unreadable])
+def as_text(out: Path, data: Path) -> Path:
+    path = out.with_name("backup.textproto")
+    onnx.save(onnx.load(out, load_external_data=False), path, format="textproto")
+    return path
+
+
+def as_json(out: Path, data: Path) -> Path:
+    path = out.with_name("backup.json")
+    onnx.save(onnx.load(out, load_external_data=False), path, format="json")
+    return path
+
+
+@pytest.mark.parametrize(
+    "made", [copy, copy_above, link, linked_model, unreadable, as_text, as_json]
+)
 def test_old_data_stays_if_something_may_read_it(
     external: Path, out: Path, made: Callable[[Path, Path], Path]
 ) -> None:

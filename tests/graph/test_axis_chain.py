@@ -31,6 +31,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "a = Max(zero, h) r = Min(a, half)",
         {"zero": np.float32(0), "half": np.float32(0.5)},
     ),
+    "Slice of everything": (
+        "a = Relu(h) q = Slice(a, zeros, ends, axes) r = Concat <axis = 1> (q)",
+        {"zeros": np.array([0, 0]), "ends": np.array([9, 99]), "axes": np.array([1, 2])},
+    ),
     "Sigmoid": ("r = Sigmoid(h)", {}),
     "constants": (
         "a = Mul(h, k) d = Sub(one, a) e = Div(d, two) f = Add(k, e) r = Sub(f, two)",

@@ -121,6 +121,11 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"p": integers(0, 0, 1, 1, 0, 0, 1)},
         "Pad 'r' has 7 lengths for 4 axes",
     ),
+    "Split that says how long": (
+        "r = Split <axis = 1, split = [6]> (h)",
+        {"opset": 11},
+        "Split 'r' says how many channels there are",
+    ),
     "Gather of channels": (
         "r = Gather <axis = 1> (h, n)",
         {"n": integers(5, 4, 3, 2, 1, 0)},

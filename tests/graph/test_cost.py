@@ -197,6 +197,7 @@ def test_a_recurrent_layer_costs_all_its_gates_in_each_step(kind: str, gates: in
         R=normal(2, gates * 7, 7),
         V=normal(7, 3),
     )
+    assert multiply_adds(model, one_sample(Graph(model))) is None
     steps, batch = 11, 2
     recurrent = steps * batch * 2 * gates * 7 * (5 + 7)
     assert multiply_adds(model, {"x": (steps, batch, 5)}) == recurrent + steps * 2 * batch * 7 * 3

@@ -177,7 +177,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"opset": 9},
     ),
     "Concat of one value": ("r = Concat <axis = 1> (h)", {}),
-    "Split into one": ("r = Split <axis = 1> (h, parts)", {"parts": integers(UNITS)}),
+    "Split into one": ("r = Split <axis = 1> (h)", {}),
+    "Split into one of a given length": (
+        "a = Split <axis = 1> (h, parts) r = Split <axis = 2> (a, rows)",
+        {"parts": integers(UNITS), "rows": integers(8)},
+    ),
     "Tile": ("r = Tile(h, n)", {"n": integers(1, 1, 2, 1)}),
     "Expand": ("r = Expand(h, n)", {"n": integers(UNITS, 1, 8)}),
     "Gather of columns": ("r = Gather <axis = 3> (h, n)", {"n": integers(3, 1, 1, 7)}),

@@ -139,7 +139,8 @@ def test_what_has_a_magnitude_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["Clip(x, two)", "Celu <alpha = -1.0> (x)", "ThresholdedRelu(x)", "Clip(x, x)"]
+    "call",
+    ["Max(x, x)", "Clip(x, two)", "Celu <alpha = -1.0> (x)", "ThresholdedRelu(x)", "Clip(x, x)"],
 )
 def test_what_no_slope_bounds_has_no_magnitude(call: str) -> None:
     """A value above 0 at 0, a slope that grows without limit, a jump, and limits that vary."""

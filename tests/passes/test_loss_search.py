@@ -220,6 +220,42 @@ def test_a_search_ends_where_the_curves_say_that_what_was_tried_in_vain_loses_no
     assert search.next_counts(tried) is None
 
 
+def test_looks_at_single_layers_are_no_tries() -> None:
+    search = search_of(chain(), rows(800), "refit", limit=0.1)
+    first = search.attempt(half(search), 0)
+    bad = replace(first, worst=3 * search.limit)
+    looks = [replace(bad, alone=place) for place in (0, 1)]
+    good = replace(first, alone=0, worst=0.5 * search.limit)
+    assert search.in_vain([bad, *looks]) == search.in_vain([bad, good]) == 1
+    assert search.most_tries([bad, good]) == search.most_tries([bad])
+    assert search.best([bad, good]) is good
+
+
+def test_a_network_of_one_layer_is_searched_to_the_end() -> None:
+    """Each try cuts one layer alone: all of them tell how a loss grows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 10)).astype(np.float32)
+    weights = {
+        "W": rng.normal(size=(10, 64)),
+        "b": rng.normal(size=64),
+        "V": rng.normal(size=(64, 5)) * np.exp(-np.arange(64) / 12)[:, None],
+    }
+    model = build(
+        "h = Gemm(x, W, b) r = Relu(h) y = MatMul(r, V)",
+        inputs="float[N,10] x",
+        outputs="float[N,5] y",
+        W=weights["W"].astype(np.float32),
+        b=weights["b"].astype(np.float32),
+        V=weights["V"].astype(np.float32),
+    )
+    labels = outputs_of(model, x)[0].argmax(axis=1)
+    labels[:300] = rng.integers(0, 5, 300)
+    found = onnxfde.optimize(model, max_drop=15, data={"x": x, "y": labels}, quotient="refit")
+    assert found.report.goal is not None
+    assert found.report.goal.tries > 2
+    assert found.report.parameters.after < 230
+
+
 @pytest.mark.parametrize("liar", [0, 1])
 def test_a_layer_that_does_more_harm_than_its_curve_says_is_found_out(liar: int) -> None:
     """At the outputs one layer seems to do nothing: the first try cuts it far too much."""

@@ -332,11 +332,25 @@ def test_a_time_limit_ends_the_descent_and_is_told() -> None:
     np.testing.assert_array_equal(one, other)
 
 
-def merged_until(tick: float) -> tuple[PassResult, float]:
+def three_in_a_row() -> ModelProto:
+    """Convolutions of which each reads what the one before makes."""
+    return build(
+        "[one] a = Conv <pads = [1, 1, 1, 1]> (x, A) b = Relu(a) [two] c = Conv(b, B) d = Relu(c) "
+        "[three] e = Conv(d, C) f = Relu(e) [last] y = Conv(f, D)",
+        inputs="float[N,3,8,8] x",
+        outputs="float[N,4,P,Q] y",
+        A=normal(8, 3, 3, 3),
+        B=normal(24, 8, 3, 3),
+        C=normal(80, 24, 3, 3),
+        D=normal(4, 80, 1, 1),
+    )
+
+
+def merged_until(tick: float, model: ModelProto | None = None) -> tuple[PassResult, float]:
     """Channels merged until a clock that ticks at each look has ticked so often; and its time."""
     clock = itertools.count()
     deadline = Deadline(tick, lambda: float(next(clock)))
-    model = residual(L=alike(240, 8, 3, 3, kinds=7), G=normal(4, 240))
+    model = model or residual(L=alike(240, 8, 3, 3, kinds=7), G=normal(4, 240))
     data = make_samples({"x": X}, input_specs(Graph(model)), "test")
     context = Context(InputSource(data=data), deadline=deadline)
     merge = MergeChannels(keep=0.5, quotient="minimal")
@@ -347,6 +361,30 @@ def test_layers_that_ran_out_of_their_part_of_the_time_get_what_others_left() ->
     whole, needed = merged_until(1e9)
     found, _ = merged_until(1.5 * needed)
     assert not any(layer.cut for layer in whole.layers + found.layers)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.2, 1.6])
+def test_in_a_chain_layers_that_ran_out_of_time_stay_as_they_are(share: float) -> None:
+    """What one of them made in the original is no longer made in full."""
+    _, needed = merged_until(1e9, three_in_a_row())
+    found, _ = merged_until(share * needed, three_in_a_row())
+    assert [layer.neurons_after for layer in found.layers] == [4, 12, 40]
+
+
+def test_data_that_is_fed_row_by_row_counts_every_image() -> None:
+    model = build(
+        "[first] c = Conv <pads = [1, 1, 1, 1]> (x, W) q = Relu(c) [read] y = Conv(q, V)",
+        inputs="float[4,3,8,8] x",
+        outputs="float[4,4,8,8] y",
+        W=normal(8, 3, 3, 3),
+        V=normal(4, 8, 1, 1),
+    )
+    data = images(480)
+    by_batch, by_row = (
+        onnxfde.optimize(model, keep=0.5, data=rows).report.layers[0].measured_error
+        for rows in (data, data.reshape(120, 4, 3, 8, 8))
+    )
+    assert by_row == pytest.approx(by_batch, rel=0.05)
 
 
 def test_a_larger_eps_is_advised_where_nothing_merges() -> None:

@@ -32,6 +32,27 @@ def test_a_difference_beyond_rounding_at_eps_zero_ends_in_a_copy(
     assert result.model == mlp(W, B, V, C)
 
 
+@pytest.mark.parametrize("kind", ["Max", "Sub"])
+def test_arithmetic_on_lengths_is_no_obstacle(kind: str) -> None:
+    """Of absolute lengths onnxruntime or the reference would make another shape."""
+    rng = np.random.default_rng(0)
+    twice = rng.normal(size=(3, 8)).astype(np.float32)
+    twice[:, 1] = twice[:, 0]
+    model = build(
+        f"h = MatMul(x, W) r = Relu(h) o = MatMul(r, V) s = Shape(o) c = Slice(s, one, two) "
+        f"t = {kind}(c, k) l = Concat <axis = 0> (m, t) y = Reshape(o, l)",
+        outputs="float[P,Q] y",
+        W=twice,
+        V=rng.normal(size=(8, 4)).astype(np.float32),
+        one=np.array([1]),
+        two=np.array([2]),
+        k=np.array([2]),
+        m=np.array([-1]),
+    )
+    (layer,) = onnxfde.optimize(model, eps=0).report.layers
+    assert (layer.neurons_before, layer.neurons_after) == (8, 7)
+
+
 def test_equality_up_to_rounding_without_a_rule_for_an_operator() -> None:
     model = build("y = Exp(x)", outputs="float[N,3] y")
     graph = Graph(model)

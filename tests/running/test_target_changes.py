@@ -20,7 +20,7 @@ from onnxfde.progress import Progress
 from onnxfde.running.input_source import InputSource
 from onnxfde.running.recording import Recording
 from onnxfde.running.samples import make_samples
-from onnxfde.running.target_changes import OutputMeter, TargetMeter
+from onnxfde.running.target_changes import ChangeSums, OutputMeter, TargetMeter
 from tests.conv_models import images, residual, with_branches
 from tests.models import Array, build, outputs_of
 
@@ -116,6 +116,15 @@ def test_no_change_is_none() -> None:
     model = residual()
     work = Graph(model).copied()
     assert meter_of(model, work).change(axis_named(work, "wide")).value == 0.0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_change_of_a_constant_target_is_relative_to_its_size(seed: int) -> None:
+    numbers = np.random.default_rng(seed).normal(size=4).astype(np.float32)
+    before = np.broadcast_to(numbers[None, :, None, None], (50, 4, 7, 7)).copy()
+    sums = ChangeSums()
+    sums.add(before, before * np.float32(1.001), 1)
+    assert sums.error.value == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_the_outputs_of_copies_that_run_from_their_axis_on() -> None:
