@@ -193,7 +193,8 @@ def inputs_of(graph: Graph) -> tuple[InputView, ...]:
     for value in graph.inputs:
         kind = value.type.WhichOneof("value") or "unknown"
         if kind == "tensor_type":
-            kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            known = {number: name.lower() for name, number in TensorProto.DataType.items()}
+            kind = known.get(value.type.tensor_type.elem_type, "unknown")
         found.append(InputView(value.name, NUMPY_NAMES.get(kind, kind), dims(value)))
     return tuple(found)
 

@@ -158,3 +158,9 @@ def test_the_page_lists_every_field() -> None:
     fields = {*re.findall(r"`(\w+)(?:\[\])?`", text)}
     for kind in (Inspection, LayerView, Refusal):
         assert {f.name for f in dataclasses.fields(kind)} <= fields
+
+
+def test_an_input_of_a_type_that_does_not_exist_is_shown() -> None:
+    model = build("y = MatMul(x, W)", W=np.ones((3, 2), np.float32))
+    model.graph.input[0].type.tensor_type.elem_type = -1
+    assert [value.type for value in onnxfde.inspect(model).inputs] == ["unknown"]
