@@ -98,16 +98,21 @@ def lengths_needed(node: NodeProto) -> tuple[str, ...]:
 
 def product_cost(node: NodeProto, known: Mapping[str, Dims]) -> int | None:
     """Multiply-adds of one product."""
-    operand, made, *gates = (known.get(name, (None,)) for name in lengths_needed(node))
+    shapes = [known.get(name, (None,)) for name in lengths_needed(node)]
     if node.op_type in RECURRENT:
-        shapes = (operand[:2], made), (operand[:2], *gates)
-        parts = [product_of_lengths([d for shape in pair for d in shape]) for pair in shapes]
-        return None if None in parts else sum(part or 0 for part in parts)
+        return recurrent_cost(*shapes) if len(shapes) == 3 else None
+    operand, made = shapes
     if node.op_type in WINDOW:
         summed = operand[1:]
     else:
         summed = operand[:1] if attributes(node).get("transA") else operand[-1:]
     return product_of_lengths([*made, *summed])
+
+
+def recurrent_cost(read: Dims, weights: Dims, recurrence: Dims) -> int | None:
+    """Multiply-adds of a recurrent layer, which reads steps × batch × features."""
+    parts = [product_of_lengths([*read[:2], *each]) for each in (weights, recurrence)]
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 def product_of_lengths(lengths: Sequence[int | str | None]) -> int | None:

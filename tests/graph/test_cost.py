@@ -201,3 +201,8 @@ def test_a_recurrent_layer_costs_all_its_gates_in_each_step(kind: str, gates: in
     steps, batch = 11, 2
     recurrent = steps * batch * 2 * gates * 7 * (5 + 7)
     assert multiply_adds(model, {"x": (steps, batch, 5)}) == recurrent + steps * 2 * batch * 7 * 3
+
+
+def test_a_recurrent_layer_without_its_weights_is_not_counted() -> None:
+    model = build("y = LSTM(x)", inputs="float[3,2,5] x", outputs="float y")
+    assert multiply_adds(model, {"x": (3, 2, 5)}) is None
